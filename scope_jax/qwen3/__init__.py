@@ -1,0 +1,7 @@
+"""Qwen3 as pure functions on a plain pytree."""
+
+from scope_jax.qwen3.config import Config
+from scope_jax.qwen3.forward import forward
+from scope_jax.qwen3.params import init
+
+__all__ = ["Config", "forward", "init"]

@@ -1,0 +1,122 @@
+"""Architecture of a dense Qwen3 model, read from and written to Hugging Face's `config.json`."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax.numpy as jnp
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Static shape of one dense Qwen3. Hashable, so that `jit` takes it as a static argument."""
+
+    vocab_size: int  # V: rows of the embedding
+    d_model: int  # D: width of the residual stream
+    num_layers: int  # L
+    num_heads: int  # N: query heads
+    num_kv_heads: int  # K: key/value heads; N is a multiple of K
+    head_dim: int  # H: apart from d_model / num_heads
+    d_ff: int  # F: width of the gated feed-forward layer
+    rope_theta: float = 1_000_000.0
+    rms_norm_eps: float = 1e-6
+    tie_embeddings: bool = False  # the output head is the transposed embedding
+    max_positions: int = 40_960
+    eos_ids: tuple[int, ...] = ()  # ends of a completion, from the generation config where there is one
+    pad_id: int = 0
+    dtype: str = "float32"  # activations and matrix products; norms, softmax and logits stay in float32
+    remat: bool = True  # recompute a layer's activations in the backward pass
+
+    def __post_init__(self):
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads={self.num_heads} is not a multiple of num_kv_heads={self.num_kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim={self.head_dim} must be even: rotary embeddings turn pairs")
+
+    @property
+    def compute_dtype(self) -> jnp.dtype:
+        return jnp.dtype(self.dtype)
+
+    @classmethod
+    def from_hf(cls, folder: str | pathlib.Path, *, dtype: str | None = None) -> "Config":
+        """Reads `config.json` (and `generation_config.json` for the end tokens) of a Hugging Face folder.
+
+        Raises:
+          FileNotFoundError: the folder holds no config.json.
+          ValueError: the architecture is not a dense Qwen3, or a field is missing; names the file and field.
+        """
+        path = pathlib.Path(folder) / "config.json"
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: not found; expected a Hugging Face model folder")
+        hf = json.loads(path.read_text(encoding="utf-8"))
+        if hf.get("model_type") != "qwen3":
+            raise ValueError(f"{path}: field model_type is {hf.get('model_type')!r}; this code reads 'qwen3'")
+        for field, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("use_sliding_window", False)):
+            if hf.get(field, wanted) not in (wanted, None):
+                raise ValueError(f"{path}: field {field} is {hf[field]!r}; only {wanted!r} is supported")
+        rope = hf.get("rope_parameters") or {}
+        scaling = hf.get("rope_scaling") or {}
+        rope_type = rope.get("rope_type") or scaling.get("rope_type") or scaling.get("type") or "default"
+        if rope_type != "default":
+            raise ValueError(f"{path}: rope type is {rope_type!r}; only 'default' is supported")
+        theta = rope.get("rope_theta", hf.get("rope_theta"))
+        if theta is None:
+            raise ValueError(f"{path}: rope_theta is missing, both at the top level and under rope_parameters")
+        try:
+            return cls(
+                vocab_size=hf["vocab_size"],
+                d_model=hf["hidden_size"],
+                num_layers=hf["num_hidden_layers"],
+                num_heads=hf["num_attention_heads"],
+                num_kv_heads=hf["num_key_value_heads"],
+                head_dim=hf.get("head_dim") or hf["hidden_size"] // hf["num_attention_heads"],
+                d_ff=hf["intermediate_size"],
+                rope_theta=float(theta),
+                rms_norm_eps=hf["rms_norm_eps"],
+                tie_embeddings=hf.get("tie_word_embeddings", False),
+                max_positions=hf.get("max_position_embeddings", 40_960),
+                eos_ids=_end_tokens(path.parent, hf),
+                pad_id=hf.get("pad_token_id") or 0,
+                dtype=dtype or hf.get("dtype") or hf.get("torch_dtype") or "float32",
+            )
+        except KeyError as error:
+            raise ValueError(f"{path}: field {error.args[0]} is missing") from error
+
+    def to_hf(self) -> dict:
+        """The same architecture as the content of a Hugging Face `config.json`."""
+        return {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.d_model,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.d_ff,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "initializer_range": 0.02,
+            "max_position_embeddings": self.max_positions,
+            "rms_norm_eps": self.rms_norm_eps,
+            "rope_theta": self.rope_theta,
+            "rope_parameters": {"rope_theta": self.rope_theta, "rope_type": "default"},
+            "sliding_window": None,
+            "use_sliding_window": False,
+            "use_cache": True,
+            "tie_word_embeddings": self.tie_embeddings,
+            "eos_token_id": list(self.eos_ids) or None,
+            "pad_token_id": self.pad_id,
+            "dtype": self.dtype,
+        }
+
+
+def _end_tokens(folder: pathlib.Path, hf: dict) -> tuple[int, ...]:
+    """End tokens: base and chat models of one family stop on different ids, the generation config knows which."""
+    generation = folder / "generation_config.json"
+    ids = json.loads(generation.read_text(encoding="utf-8")).get("eos_token_id") if generation.is_file() else None
+    ids = hf.get("eos_token_id") if ids is None else ids
+    if ids is None:
+        return ()
+    return (ids,) if isinstance(ids, int) else tuple(ids)

@@ -1,0 +1,31 @@
+"""What every test runs on: eight virtual CPU devices, exact matrix products, no network."""
+
+import os
+
+# Read when jax starts its backend, so these lines stand above every import of jax.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["HF_HUB_OFFLINE"] = "1"
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+from scope_jax import qwen3  # noqa: E402
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_default_matmul_precision", "highest")
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A two-layer Qwen3 whose sizes all differ, so that a swapped axis shows as a shape error."""
+    return qwen3.Config(
+        vocab_size=61, d_model=20, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6, d_ff=28, eos_ids=(3,)
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_params(tiny_config):
+    """Random float32 parameters of `tiny_config`, large enough that a wrong mask or position moves the logits."""
+    return qwen3.init(tiny_config, jax.random.key(0), scale=0.2)

@@ -145,7 +145,7 @@ def kl_penalty(
 
         d = log pi_ref(y_t) - log pi(y_t);    k2 = d^2 / 2;    k3 = exp(d) - d - 1
 
-    On-policy, the mean gradient of k2 is that of KL(pi || pi_ref), and the mean gradient of k3 that of KL(pi_ref || pi).
+    On-policy, the mean gradient of k2 is that of KL(pi || pi_ref), and that of k3 is that of KL(pi_ref || pi).
     The value of k3 estimates KL(pi || pi_ref) without bias.
 
     Source: J. Schulman, "Approximating KL divergence" (2020); k3 in GRPO: arXiv 2402.03300, equation 4.

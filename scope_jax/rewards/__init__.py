@@ -3,3 +3,12 @@
 from scope_jax.rewards.bytes import ByteView as ByteView
 from scope_jax.rewards.bytes import TokenBytes as TokenBytes
 from scope_jax.rewards.bytes import completion_bytes as completion_bytes
+from scope_jax.rewards.asr import asr_reward as asr_reward
+from scope_jax.rewards.outcome import outcome_reward as outcome_reward
+from scope_jax.rewards.outcome import route as route
+from scope_jax.rewards.overlong import overlong_penalty as overlong_penalty
+from scope_jax.rewards.qpr import STEP_LABELS as STEP_LABELS
+from scope_jax.rewards.qpr import holistic_quality as holistic_quality
+from scope_jax.rewards.qpr import holistic_reward as holistic_reward
+from scope_jax.rewards.qpr import process_quality as process_quality
+from scope_jax.rewards.qpr import qpr_reward as qpr_reward

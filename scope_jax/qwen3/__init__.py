@@ -2,6 +2,8 @@
 
 from scope_jax.qwen3.config import Config
 from scope_jax.qwen3.forward import forward
+from scope_jax.qwen3.hf import load, save
 from scope_jax.qwen3.params import init
+from scope_jax.qwen3.sharding import partition_specs
 
-__all__ = ["Config", "forward", "init"]
+__all__ = ["Config", "forward", "init", "load", "partition_specs", "save"]

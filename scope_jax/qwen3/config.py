@@ -39,7 +39,7 @@ class Config:
 
     @classmethod
     def from_hf(cls, folder: str | pathlib.Path, *, dtype: str | None = None) -> "Config":
-        """Reads `config.json` (and `generation_config.json` for the end tokens) of a Hugging Face folder.
+        """Reads `config.json` (and `generation_config.json`, which knows all end tokens) of a Hugging Face folder.
 
         Raises:
           FileNotFoundError: the folder holds no config.json.
@@ -54,6 +54,8 @@ class Config:
         for field, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("use_sliding_window", False)):
             if hf.get(field, wanted) not in (wanted, None):
                 raise ValueError(f"{path}: field {field} is {hf[field]!r}; only {wanted!r} is supported")
+        if set(hf.get("layer_types") or ()) - {"full_attention"}:
+            raise ValueError(f"{path}: field layer_types is {hf['layer_types']}; only 'full_attention' is supported")
         rope = hf.get("rope_parameters") or {}
         scaling = hf.get("rope_scaling") or {}
         rope_type = rope.get("rope_type") or scaling.get("rope_type") or scaling.get("type") or "default"
@@ -62,6 +64,10 @@ class Config:
         theta = rope.get("rope_theta", hf.get("rope_theta"))
         if theta is None:
             raise ValueError(f"{path}: rope_theta is missing, both at the top level and under rope_parameters")
+        generation = path.with_name("generation_config.json")
+        generation = json.loads(generation.read_text(encoding="utf-8")) if generation.is_file() else {}
+        eos_ids = _first(generation.get("eos_token_id"), hf.get("eos_token_id"), ())
+        eos_ids = (eos_ids,) if isinstance(eos_ids, int) else tuple(eos_ids)
         try:
             return cls(
                 vocab_size=hf["vocab_size"],
@@ -69,14 +75,14 @@ class Config:
                 num_layers=hf["num_hidden_layers"],
                 num_heads=hf["num_attention_heads"],
                 num_kv_heads=hf["num_key_value_heads"],
-                head_dim=hf.get("head_dim") or hf["hidden_size"] // hf["num_attention_heads"],
+                head_dim=hf.get("head_dim", 128),  # as transformers reads a config without it
                 d_ff=hf["intermediate_size"],
                 rope_theta=float(theta),
                 rms_norm_eps=hf["rms_norm_eps"],
                 tie_embeddings=hf.get("tie_word_embeddings", False),
                 max_positions=hf.get("max_position_embeddings", 40_960),
-                eos_ids=_end_tokens(path.parent, hf),
-                pad_id=hf.get("pad_token_id") or 0,
+                eos_ids=eos_ids,  # base and chat models of one family stop on different ids
+                pad_id=_first(hf.get("pad_token_id"), generation.get("pad_token_id"), *eos_ids[-1:], 0),
                 dtype=dtype or hf.get("dtype") or hf.get("torch_dtype") or "float32",
             )
         except KeyError as error:
@@ -112,11 +118,6 @@ class Config:
         }
 
 
-def _end_tokens(folder: pathlib.Path, hf: dict) -> tuple[int, ...]:
-    """End tokens: base and chat models of one family stop on different ids, the generation config knows which."""
-    generation = folder / "generation_config.json"
-    ids = json.loads(generation.read_text(encoding="utf-8")).get("eos_token_id") if generation.is_file() else None
-    ids = hf.get("eos_token_id") if ids is None else ids
-    if ids is None:
-        return ()
-    return (ids,) if isinstance(ids, int) else tuple(ids)
+def _first(*values):
+    """The first value that is there."""
+    return next(value for value in values if value is not None)

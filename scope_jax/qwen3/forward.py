@@ -119,7 +119,7 @@ def hidden_states(
       context: key/value blocks computed before, such as a prompt's.
     """
     cos, sin = rotary(positions, config.head_dim, config.rope_theta)
-    x = params["embed"].astype(config.compute_dtype)[tokens]
+    x = params["embed"][tokens].astype(config.compute_dtype)  # cast last: a token's gradients add up in full precision
     step = functools.partial(layer_step, config=config, cos=cos, sin=sin, mask=mask)
     if config.remat:
         step = jax.checkpoint(step)

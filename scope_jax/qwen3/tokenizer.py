@@ -1,0 +1,23 @@
+"""The tokenizer that belongs to a checkpoint."""
+
+import pathlib
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+
+def load_tokenizer(folder: str | pathlib.Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a Hugging Face folder, read from that folder alone and never from the network.
+
+    Raises:
+      FileNotFoundError: the folder holds no tokenizer.json.
+      ValueError: the tokenizer has no chat template, so prompts could not be rendered, or no end token.
+    """
+    path = pathlib.Path(folder) / "tokenizer.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: not found; copy the checkpoint's tokenizer files into the folder")
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    if not tokenizer.chat_template:
+        raise ValueError(f"{folder}: no chat template; add the checkpoint's chat_template.jinja")
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"{folder}/tokenizer_config.json: field eos_token is missing")
+    return tokenizer

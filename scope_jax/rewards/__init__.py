@@ -12,3 +12,9 @@ from scope_jax.rewards.qpr import holistic_quality as holistic_quality
 from scope_jax.rewards.qpr import holistic_reward as holistic_reward
 from scope_jax.rewards.qpr import process_quality as process_quality
 from scope_jax.rewards.qpr import qpr_reward as qpr_reward
+from scope_jax.rewards.answers import RIGHT as RIGHT
+from scope_jax.rewards.answers import UNDECIDED as UNDECIDED
+from scope_jax.rewards.answers import WRONG as WRONG
+from scope_jax.rewards.answers import AnswerKey as AnswerKey
+from scope_jax.rewards.slots import verify_main as verify_main
+from scope_jax.rewards.slots import verify_slots as verify_slots

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8
 
+from scope_jax.rewards.markers import MarkerTable, marker_table
 
 @flax.struct.dataclass
 class TokenBytes:
@@ -16,14 +17,16 @@ class TokenBytes:
 
     table: UInt8[Array, "V W"]  # the first W bytes of each token
     lengths: Int[Array, "V"]  # true lengths; one above W makes the bytes past W unsure
+    markers: MarkerTable  # finds answer markers in token ids
 
     @classmethod
-    def from_tokenizer(cls, tokenizer, *, max_bytes: int = 16) -> "TokenBytes":
+    def from_tokenizer(cls, tokenizer, *, max_bytes: int = 16, max_subs: int = 16) -> "TokenBytes":
         """Reads the table off a byte-level BPE tokenizer of Hugging Face's `transformers`.
 
         Args:
           tokenizer: any tokenizer whose ordinary tokens are written in the byte-level alphabet, such as Qwen3's.
           max_bytes: width W of the table; the bytes of longer tokens are unsure past it.
+          max_subs: largest i of the markers `[SUB-i ANSWER]` that can be found.
 
         Raises:
           ValueError: a token is not written in that alphabet (a SentencePiece or WordPiece vocabulary, say).
@@ -33,7 +36,8 @@ class TokenBytes:
         for token, text in enumerate(spelled):
             table[token, : len(text)] = np.frombuffer(text[:max_bytes], np.uint8)
         lengths = np.array([len(text) for text in spelled], np.int32)
-        return cls(table=jnp.asarray(table), lengths=jnp.asarray(lengths))
+        markers = marker_table(spelled, max_subs=max_subs)
+        return cls(table=jnp.asarray(table), lengths=jnp.asarray(lengths), markers=markers)
 
 
 @flax.struct.dataclass

@@ -1,0 +1,1 @@
+"""Checks answers on the host, where the device cannot tell."""

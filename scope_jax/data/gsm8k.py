@@ -26,8 +26,9 @@ from typing import Any
 from scope_jax.data.records import Problem, RecordError, SubQuestion, parse_record
 
 _NOTE = re.compile(r"<<([^<>]*)>>")
-_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:/\d+)?")
-_TEXT_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:/\d+)?", re.ASCII)
+_TEXT_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+", re.ASCII)
+_ARITHMETIC = re.compile(r"[\d.+\-*/()\s]+", re.ASCII)
 _WORDS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)}
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
@@ -124,6 +125,8 @@ def plain_number(text: str) -> str | None:
 def exact_value(expression: str) -> Fraction | None:
     """The exact value of an arithmetic expression in + - * / and brackets; None for anything else."""
     text = expression.replace("\u2212", "-").replace(",", "").replace("$", "").strip()
+    if not _ARITHMETIC.fullmatch(text):
+        return None
     try:
         # Leading zeros are no Python numbers, but people write them.
         tree = ast.parse(re.sub(r"(?<![\d.])0+(?=\d)", "", text), mode="eval")

@@ -64,7 +64,8 @@ class TestEveryProblem:
         assert "s" in expressions[-1]
 
     def test_operands_stand_in_the_text(self, problem):
-        implied = {1, 2, 3, 4, 6, 7, 8}  # parts such as a sixth or seven eighths; sides of a square; "twice"; gaps between n things
+        # Parts such as a sixth or seven eighths, the sides of a square, "twice", the gaps between n things.
+        implied = {1, 2, 3, 4, 6, 7, 8}
         stated = gsm8k._numbers(problem.problem)
         for expression in ARITHMETIC[problem.id]:
             assert {int(n) for n in re.findall(r"(?<!s)\b\d+", expression)} <= stated | implied

@@ -1,0 +1,40 @@
+"""A worker process of the verifier: `python -m scope_jax.verify.worker FD`. Reads rows, answers with results."""
+
+import resource
+import sys
+from multiprocessing.connection import Connection
+
+from scope_jax.verify.result import Result
+from scope_jax.verify.symbolic import symbolic_check
+
+MEMORY = 4 << 30  # bytes of address space; an answer that needs more has no verdict
+READY = "ready"
+
+
+def main(descriptor: int):
+    """Serves until the other end closes."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    with Connection(descriptor) as connection:
+        connection.send(READY)
+        while True:
+            try:
+                answer, gold, limit = connection.recv()
+            except EOFError:
+                return
+            _limit_processor_time(limit)
+            try:
+                result = symbolic_check(answer, gold)
+            except Exception:  # whatever an answer provokes, the next row is served
+                result = Result.timed_out
+            connection.send(result)
+
+
+def _limit_processor_time(seconds: float):
+    """Ends this process by itself if it hangs after its parent has died and can no longer kill it."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(usage.ru_utime + usage.ru_stime + 2 * seconds + 10)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

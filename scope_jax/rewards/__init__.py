@@ -18,3 +18,5 @@ from scope_jax.rewards.answers import WRONG as WRONG
 from scope_jax.rewards.answers import AnswerKey as AnswerKey
 from scope_jax.rewards.slots import verify_main as verify_main
 from scope_jax.rewards.slots import verify_slots as verify_slots
+from scope_jax.rewards.steps import rule_labels as rule_labels
+from scope_jax.rewards.steps import segment_steps as segment_steps

@@ -15,8 +15,15 @@ from typing import Any
 from absl import app, flags
 
 from scope_jax.data import gsm8k
-from scope_jax.data.records import PROBLEM_FIELDS, Problem, RecordError, parse_record, read_json_lines
-from scope_jax.data.records import write_jsonl, write_text
+from scope_jax.data.records import (
+    PROBLEM_FIELDS,
+    Problem,
+    RecordError,
+    parse_record,
+    read_json_lines,
+    write_jsonl,
+    write_text,
+)
 
 _INPUT = flags.DEFINE_string("input", None, "JSONL file to read.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "JSONL file of records to write.", required=True)
@@ -88,7 +95,9 @@ def summary(problems: list[Problem], rejects: list[Reject]) -> str:
         return f"{text}; no scaffolds"
     built = 100 * len(lengths) / len(problems)
     mean = sum(lengths) / len(lengths)
-    return f"{text}; scaffolds built: {built:.1f}%, {mean:.2f} sub-questions on average ({min(lengths)} to {max(lengths)})"
+    return (
+        f"{text}; scaffolds built: {built:.1f}%, {mean:.2f} sub-questions on average ({min(lengths)} to {max(lengths)})"
+    )
 
 
 def main(_):

@@ -29,7 +29,9 @@ _NOTE = re.compile(r"<<([^<>]*)>>")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:/\d+)?", re.ASCII)
 _TEXT_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+", re.ASCII)
 _ARITHMETIC = re.compile(r"[\d.+\-*/()\s]+", re.ASCII)
-_WORDS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)}
+_WORDS = {
+    word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
+}
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 

@@ -81,11 +81,13 @@ def batch_indices(num_problems: int, batch: int, step: int, seed: int) -> Int[np
     if step < 0 or seed < 0:
         raise ValueError(f"step={step} and seed={seed} must not be negative")
     epochs, positions = np.divmod(step * batch + np.arange(batch), num_problems)
-    return np.array([_permutation(num_problems, int(e), seed)[p] for e, p in zip(epochs, positions)], np.int64)
+    return np.array(
+        [_permutation(num_problems, int(e), seed)[p] for e, p in zip(epochs, positions, strict=True)], np.int64
+    )
 
 
 @functools.lru_cache(maxsize=4)
 def _permutation(size: int, epoch: int, seed: int) -> Int[np.ndarray, "size"]:
-    # Sorted raw bits: NumPy keeps a bit generator's stream for ever, `permutation` it may change from release to release.
+    # Sorted raw bits: NumPy never changes a bit generator's stream, but may change `permutation` in any release.
     bits = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(size)
     return np.argsort(bits, kind="stable")

@@ -97,7 +97,7 @@ def load(
 
 
 def _decode(example: dict[str, Any]) -> dict[str, Any]:
-    """An example as a record: text from bytes, a sequence of pairs from a pair of sequences, other features left out."""
+    """An example as a record: text from bytes, pairs from a pair of sequences, other features left out."""
     record = {name: _text(example[name]) for name in PROBLEM_FIELDS if name in example and name != "scaffold"}
     steps = example.get("scaffold") or {"question": (), "answer": ()}
     pairs = zip(steps["question"], steps["answer"], strict=True)

@@ -22,9 +22,7 @@ def test_every_row_is_either_a_problem_or_rejected_with_its_line():
     assert [(reject.line, reject.what) for reject in rejects] == [(5, "scaffold"), (6, "scaffold"), (8, "row")]
     assert f"{SAMPLE}:8: field 'answer' has no '#### answer'" in rejects[-1].reason
     text = summary(problems, rejects)
-    assert text == (
-        "7 of 8 rows converted, 1 rejected; scaffolds built: 71.4%, 1.80 sub-questions on average (1 to 2)"
-    )
+    assert text == ("7 of 8 rows converted, 1 rejected; scaffolds built: 71.4%, 1.80 sub-questions on average (1 to 2)")
     assert summary([], [Reject(1, "row", "")]) == "0 of 1 rows converted, 1 rejected; no scaffolds"
 
 
@@ -34,7 +32,11 @@ def test_broken_lines_and_repeated_ids_are_rejected_and_the_rest_is_kept(tmp_pat
     path.write_text("{\n" + json.dumps(good) + "\n" + json.dumps(good) + "\n[]\n" + '{"problem": "p", "answer": "1"}\n')
     problems, rejects = convert(path, "records", "mine")
     assert [(problem.id, problem.source) for problem in problems] == [("a", "mine"), ("mine-5", "mine")]
-    assert [(reject.line, reject.what) for reject in rejects if reject.what == "row"] == [(1, "row"), (3, "row"), (4, "row")]
+    assert [(reject.line, reject.what) for reject in rejects if reject.what == "row"] == [
+        (1, "row"),
+        (3, "row"),
+        (4, "row"),
+    ]
 
 
 def test_a_missing_input_is_named(tmp_path):

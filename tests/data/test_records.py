@@ -23,7 +23,9 @@ GOOD = {"id": "a", "problem": "What is 1 + 1?", "answer": "2"}
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 steps = st.builds(SubQuestion, texts, texts)
 problem_lists = st.lists(
-    st.builds(Problem, texts, texts, texts, st.just("") | texts, st.none() | texts, st.lists(steps, max_size=3).map(tuple)),
+    st.builds(
+        Problem, texts, texts, texts, st.just("") | texts, st.none() | texts, st.lists(steps, max_size=3).map(tuple)
+    ),
     max_size=4,
     unique_by=lambda problem: problem.id,
 )
@@ -151,15 +153,16 @@ def test_an_unwritable_problem_leaves_the_old_file_alone(tmp_path):
     assert os.listdir(tmp_path) == ["problems.jsonl"]
 
 
-def test_a_write_that_dies_halfway_leaves_the_old_file_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_dies_halfway_leaves_the_old_file_alone(tmp_path, monkeypatch, call):
     path = tmp_path / "problems.jsonl"
     good = parse_record(GOOD, "here")
     write_jsonl(path, [good])
 
-    def full(descriptor):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="No space left"):
         write_jsonl(path, [dataclasses.replace(good, id="b")])
     assert load_jsonl(path) == ([good], [])

@@ -49,13 +49,14 @@ class AnswerKey:
         if all(isinstance(row, str) for row in answers):
             parts = [_canonical(answer) for answer in answers]
             return cls(*(jnp.asarray(np.array(part)) for part in zip(*parts, strict=True)))
-        subs = max((len(row) - 1 for row in answers), default=0) if max_subs is None else max_subs
+        for number, row in enumerate(answers):
+            if not (isinstance(row, (list, tuple)) and row and all(isinstance(answer, str) for answer in row)):
+                raise ValueError(f"Row {number} of answers is {row!r}; give every row as [sub_1, ..., sub_m, main].")
+        subs = max(len(row) - 1 for row in answers) if max_subs is None else max_subs
         rows = []
         for number, row in enumerate(answers):
-            if isinstance(row, str) or not row or not all(isinstance(answer, str) for answer in row):
-                raise ValueError(f"Row {number} of answers is {row!r}; give every row as [sub_1, ..., sub_m, main].")
             if len(row) - 1 > subs:
-                raise ValueError(f"Row {number} has {len(row) - 1} sub-answers, more than max_subs={subs}.")
+                raise ValueError(f"Row {number} of answers has {len(row) - 1} sub-answers, over max_subs={subs}.")
             slots = [*row[:-1], *[None] * (subs + 1 - len(row)), row[-1]]
             parts = zip(*map(_canonical, slots), strict=True)
             rows.append([np.array(part) for part in parts])
@@ -101,7 +102,7 @@ def trim(
     return jnp.where(place < length[:, None], row, 0), length
 
 
-# Where a number is read: before any of `.`, `/`, `}`; after the point; in the denominator; between `}` and `{`; past it.
+# Where the reader stands: before any of `. / }`; after the point; in the denominator; between `}` and `{`; past it all.
 _WHOLE, _POINT, _BOTTOM, _BETWEEN, _PAST = range(5)
 
 
@@ -146,9 +147,7 @@ def _read_character(state, column, *, latex):
     return {name: jnp.where(active, new[name], state[name]) for name in state}, None
 
 
-def read_numbers(
-    text: UInt8[Array, "R N"], length: Int[Array, "R"]
-) -> tuple[Int[Array, "R"], Int[Array, "R"]]:
+def read_numbers(text: UInt8[Array, "R N"], length: Int[Array, "R"]) -> tuple[Int[Array, "R"], Int[Array, "R"]]:
     """Exact values of left aligned, trimmed answers: reduced numerators, and denominators (0: not read as a number)."""
     dash = (text[:, 0] == ord("-")) | (text[:, 0] == ord("+"))
     unicode_minus = jnp.all(text[:, :3] == jnp.array([0xE2, 0x88, 0x92], jnp.uint8), axis=1)

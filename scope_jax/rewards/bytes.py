@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Int, UInt8
 
 from scope_jax.rewards.markers import MarkerTable, marker_table
 
+
 @flax.struct.dataclass
 class TokenBytes:
     """The bytes of every token of a vocabulary.
@@ -110,9 +111,7 @@ def bytes_at(
     return ByteView(bytes=jnp.where(mask & ~unsure, found, 0).astype(jnp.uint8), mask=mask, unsure=unsure)
 
 
-def completion_bytes(
-    tokens: Int[Array, "B T"], mask: Bool[Array, "B T"], table: TokenBytes, *, size: int
-) -> ByteView:
+def completion_bytes(tokens: Int[Array, "B T"], mask: Bool[Array, "B T"], table: TokenBytes, *, size: int) -> ByteView:
     """The completions' bytes, left aligned and cut at `size` bytes.
 
     The bytes are those of `tokenizer.decode(completion, skip_special_tokens=True)`.

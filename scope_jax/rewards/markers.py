@@ -1,7 +1,7 @@
 r"""Where answers begin: exact marker search over token ids, without expanding them to bytes.
 
 An Aho-Corasick automaton over bytes (Aho and Corasick 1975) finds all markers at once. Here it is lifted to tokens: a
-table holds, for each token and each state, the state after the token's bytes and the places where markers end inside it.
+table holds, for each token and each state, the state after the token and the places where markers end inside it.
 Most tokens behave alike (they reset the automaton), so rows are stored once per class of tokens. Markers are found
 however the text around them was tokenised.
 """

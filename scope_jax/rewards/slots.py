@@ -2,17 +2,19 @@ r"""Verdicts on the device: finds the answer slots of a completion in its token 
 
 Where the answer stands (`scope_jax.verify.extract` follows the same table on the host):
 
-| rule                | answer                                                                                          |
-|---------------------|-------------------------------------------------------------------------------------------------|
-| main answer         | the last marker `\boxed{` or `Answer:` of the completion decides, whichever stands later         |
-| `\boxed{...}`       | the text up to the brace that closes it, braces inside counted; of nested boxes, the inner one   |
-| `Answer: ...`       | the text up to the end of the line                                                               |
-| `[SUB-i ANSWER] ...`| the last such marker decides for slot i: text up to the end of the line or the next slot marker |
-| `[MAIN ANSWER] ...` | the same, for the main slot of a scaffolded completion                                           |
-| a box inside a slot | the slot's answer is its last box                                                                |
-| unfinished          | a deciding box that never closes, or a line cut by the length limit, is no answer: an earlier    |
-|                     | marker never stands in for it                                                                    |
-| no answer           | no marker, an unfinished one, or an empty text: WRONG                                            |
+| rule                | answer                                                                                         |
+|---------------------|------------------------------------------------------------------------------------------------|
+| main answer         | the last marker `\boxed{` or `Answer:` of the completion decides, whichever stands later       |
+| `\boxed{...}`       | the text up to the brace that closes it; braces inside are counted, `\{` and `\}` are not; of  |
+|                     | nested boxes, the inner one                                                                    |
+| `Answer: ...`       | the text up to the end of the line                                                             |
+| `[SUB-i ANSWER] ..` | the last such marker decides for slot i: text up to the end of the line or the next slot       |
+|                     | marker                                                                                         |
+| `[MAIN ANSWER] ...` | the same, for the main slot of a scaffolded completion                                         |
+| a box inside a slot | the slot's answer is its last box                                                              |
+| unfinished          | a deciding box that never closes, or a line cut by the length limit, is no answer: an earlier  |
+|                     | marker never stands in for it                                                                  |
+| no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: WRONG                    |
 
 The prompt never counts: tokens outside the mask are passed over, and a marker that begins before the completion is none.
 A slot is UNDECIDED when it does not end within WINDOW bytes, touches bytes that the token table is too narrow for, or

@@ -1,17 +1,18 @@
 r"""Finds the answer in a completion's text. The device follows the same rules (`scope_jax.rewards.slots`).
 
-| rule                | answer                                                                                          |
-|---------------------|-------------------------------------------------------------------------------------------------|
-| main answer         | the last marker `\boxed{` or `Answer:` of the completion decides, whichever stands later         |
-| `\boxed{...}`       | the text up to the brace that closes it; braces inside are counted, `\{` and `\}` are not; of   |
-|                     | nested boxes, the inner one                                                                     |
-| `Answer: ...`       | the text up to the end of the line                                                               |
-| `[SUB-i ANSWER] ...`| the last such marker decides for slot i: text up to the end of the line or the next slot marker |
-| `[MAIN ANSWER] ...` | the same, for the main slot of a scaffolded completion                                           |
-| a box inside a slot | the slot's answer is its last box                                                                |
-| unfinished          | a deciding box that never closes, or a line cut by the length limit, is no answer: an earlier    |
-|                     | marker never stands in for it                                                                    |
-| no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: None                       |
+| rule                | answer                                                                                         |
+|---------------------|------------------------------------------------------------------------------------------------|
+| main answer         | the last marker `\boxed{` or `Answer:` of the completion decides, whichever stands later       |
+| `\boxed{...}`       | the text up to the brace that closes it; braces inside are counted, `\{` and `\}` are not; of  |
+|                     | nested boxes, the inner one                                                                    |
+| `Answer: ...`       | the text up to the end of the line                                                             |
+| `[SUB-i ANSWER] ..` | the last such marker decides for slot i: text up to the end of the line or the next slot       |
+|                     | marker                                                                                         |
+| `[MAIN ANSWER] ...` | the same, for the main slot of a scaffolded completion                                         |
+| a box inside a slot | the slot's answer is its last box                                                              |
+| unfinished          | a deciding box that never closes, or a line cut by the length limit, is no answer: an earlier  |
+|                     | marker never stands in for it                                                                  |
+| no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: None                     |
 """
 
 import re
@@ -43,7 +44,7 @@ def extract_answer(completion: str, *, ended: bool = True) -> str | None:
 
 
 def extract_slots(completion: str, subs: int, *, ended: bool = True) -> list[str | None]:
-    """Answers of the slots 1 to `subs` of a scaffolded completion and, last, of its main slot; None where there is none.
+    """Answers of slots 1 to `subs` of a scaffolded completion and, last, of its main slot; None where there is none.
 
     Args:
       completion: the generated text, without the prompt.

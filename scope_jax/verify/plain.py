@@ -15,7 +15,15 @@ _HOSTILE = re.compile(
 )
 _WORDS = re.compile(r"[A-Za-z]+(?:[ '-][A-Za-z]+)*")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_SAME = (("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\left", ""), ("\\right", ""), ("\\!", ""), ("\\,", " "), ("\\$", ""))
+_SAME = (
+    ("\\dfrac", "\\frac"),
+    ("\\tfrac", "\\frac"),
+    ("\\left", ""),
+    ("\\right", ""),
+    ("\\!", ""),
+    ("\\,", " "),
+    ("\\$", ""),
+)
 
 
 def clean(answer: str) -> str:

@@ -104,7 +104,9 @@ class Verifier:
         given = [extract_answer(text, ended=end) for text, end in zip(completions, ended, strict=True)]
         return self.check_answers(given, answers)
 
-    def check_answers(self, given: list[str | None], answers: list[str], *, timeout: float | None = None) -> list[Result]:
+    def check_answers(
+        self, given: list[str | None], answers: list[str], *, timeout: float | None = None
+    ) -> list[Result]:
         """Checks answers that are already extracted, a slot's for instance; None is no answer.
 
         Args:

@@ -1,4 +1,4 @@
-"""Algebraic comparison of two answers, by math-verify. Runs in worker processes: it may hang, and has no limits here."""
+"""Algebraic comparison of two answers, by math-verify. It may hang: worker processes run it."""
 
 import functools
 import logging
@@ -15,7 +15,7 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its ow
 
 @functools.lru_cache(maxsize=1024)  # one gold answer meets a whole group of completions
 def _read(answer: str) -> tuple:
-    """What math-verify makes of an answer; empty if it cannot be read."""
+    """What math-verify makes of an answer; nothing but text, or empty, if it cannot be read."""
     delimited = any(mark in answer for mark in ("$", "\\(", "\\["))
     text = answer if delimited else f"${answer}$"
     return tuple(parse(text, [LatexExtractionConfig(), ExprExtractionConfig()], parsing_timeout=None))
@@ -25,7 +25,7 @@ def symbolic_check(answer: str, gold: str) -> Result:
     """Right, wrong or unreadable gold, for answers that `plain_check` leaves open."""
     answer, gold = clean(answer), clean(gold)
     expected = list(_read(gold))
-    if not expected:
+    if all(isinstance(reading, str) for reading in expected):
         return Result.unreadable_gold
     given = list(_read(answer))
     if _rounded(answer, given, gold, expected):
@@ -38,7 +38,8 @@ def _rounded(answer: str, given: list, gold: str, expected: list) -> bool:
 
     Without this, `6.283185` passes for `2\pi`.
     """
-    for number, other in ((answer, expected), (gold, given)):
-        if parse_number(number) is not None and any(isinstance(x, sympy.Expr) and x.is_rational is False for x in other):
+    for number, others in ((answer, expected), (gold, given)):
+        irrational = any(isinstance(other, sympy.Expr) and other.is_rational is False for other in others)
+        if irrational and parse_number(number) is not None:
             return True
     return False

@@ -1,0 +1,233 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from completions import PLAIN, TEXTS, answer_text, completion, spellings
+
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, AnswerKey, TokenBytes, verify_main, verify_slots
+from scope_jax.rewards.slots import WINDOW
+
+NAMES = {WRONG: reference.WRONG, RIGHT: reference.RIGHT, UNDECIDED: reference.OPEN}
+ROWS, LENGTH, SUBS = 512, 160, 4
+
+
+def golds_for(rng):
+    return str(rng.choice(PLAIN if rng.random() < 0.8 else TEXTS))
+
+
+def main_batch(rng, writer):
+    golds = [golds_for(rng) for _ in range(ROWS)]
+    ids, mask, kept = writer.rows(rng, [completion(rng, gold) for gold in golds], LENGTH)
+    return golds, ids, mask, kept, rng.random(ROWS) < 0.7
+
+
+def slot_batch(rng, writer):
+    golds = [[golds_for(rng) for _ in range(rng.integers(1, SUBS + 2))] for _ in range(ROWS)]
+    texts = [completion(rng, str(rng.choice(row)), slots=True) for row in golds]
+    ids, mask, kept = writer.rows(rng, texts, LENGTH)
+    return golds, ids, mask, kept, rng.random(ROWS) < 0.7
+
+
+def main_rows(writer, texts, golds, table, **kwargs):
+    """Verdicts on a few texts, in the shape that everything else is compiled for."""
+    rng = np.random.default_rng(0)
+    texts, golds = [*texts, *[""] * (ROWS - len(texts))], [*golds, *["1"] * (ROWS - len(golds))]
+    ids, mask, _ = writer.rows(rng, [text.encode() for text in texts], LENGTH)
+    ended = np.ones(ROWS, bool)
+    for name, value in kwargs.items():
+        ended[: len(value)] = {"ended": value}[name]
+    return [NAMES[v] for v in np.asarray(verify_main(ids, mask, table, AnswerKey.from_strings(golds), ended)).tolist()]
+
+
+def slot_rows(writer, texts, golds, table):
+    rng = np.random.default_rng(0)
+    texts, golds = [*texts, *[""] * (ROWS - len(texts))], [*golds, *[["1"]] * (ROWS - len(golds))]
+    ids, mask, _ = writer.rows(rng, [text.encode() for text in texts], LENGTH)
+    key = AnswerKey.from_strings(golds, max_subs=SUBS)
+    return [
+        [NAMES[v] for v in row] for row in np.asarray(verify_slots(ids, mask, table, key, np.ones(ROWS, bool))).tolist()
+    ]
+
+
+def test_main_verdicts_equal_the_reference_wherever_the_device_decides(table, writer):
+    rng = np.random.default_rng(0)
+    decided = {reference.RIGHT: 0, reference.WRONG: 0}
+    open_rows = 0
+    for _ in range(8):
+        golds, ids, mask, kept, ended = main_batch(rng, writer)
+        verdicts = np.asarray(verify_main(ids, mask, table, AnswerKey.from_strings(golds), ended)).tolist()
+        for verdict, gold, text, end in zip(verdicts, golds, kept, ended, strict=True):
+            if verdict == UNDECIDED:
+                open_rows += 1
+                continue
+            assert NAMES[verdict] == reference.main_verdict(text, gold, end), (text, gold, end)
+            decided[NAMES[verdict]] += 1
+    # The generator must exercise all three verdicts, or the comparison proves little.
+    assert min(decided.values()) > 400 and open_rows > 200
+
+
+def test_slot_verdicts_equal_the_reference_wherever_the_device_decides(table, writer):
+    rng = np.random.default_rng(1)
+    decided = {reference.RIGHT: 0, reference.WRONG: 0}
+    for _ in range(8):
+        golds, ids, mask, kept, ended = slot_batch(rng, writer)
+        key = AnswerKey.from_strings(golds, max_subs=SUBS)
+        verdicts = np.asarray(verify_slots(ids, mask, table, key, ended))
+        for row, golds_of_row, text, end in zip(verdicts, golds, kept, ended, strict=True):
+            m = len(golds_of_row) - 1
+            assert (row[m:SUBS] == WRONG).all()
+            given = [*row[:m], row[SUBS]]
+            for verdict, expected in zip(given, reference.slot_verdicts(text, golds_of_row, end), strict=True):
+                if verdict != UNDECIDED:
+                    assert NAMES[int(verdict)] == expected, (text, golds_of_row, end)
+                    decided[expected] += 1
+    assert min(decided.values()) > 400
+
+
+def test_plain_numbers_are_always_decided(table, writer):
+    rng = np.random.default_rng(2)
+    golds = [str(rng.choice(PLAIN)) for _ in range(ROWS)]
+    forms = [
+        "so \\boxed{%s} it is",
+        "Answer: %s\nDone.",
+        "\\boxed{3} or Answer:%s",
+        "[MAIN ANSWER] 3\n{ \\boxed{%s" + "}}",
+    ]
+    answers = [spellings(rng, gold if rng.random() < 0.5 else str(rng.choice(PLAIN))) for gold in golds]
+    texts = [str(rng.choice(forms)).replace("%s", answer) for answer in answers]
+    ids, mask, kept = writer.rows(rng, [text.encode() for text in texts], LENGTH)
+    verdicts = np.asarray(verify_main(ids, mask, table, AnswerKey.from_strings(golds), np.ones(ROWS, bool))).tolist()
+    expected = [reference.main_verdict(text, gold) for text, gold in zip(kept, golds, strict=True)]
+    assert [NAMES[v] for v in verdicts] == expected
+    assert expected.count(reference.RIGHT) > 200 and expected.count(reference.WRONG) > 150
+
+
+def test_plain_numbers_in_slots_are_always_decided(table, writer):
+    rng = np.random.default_rng(3)
+    golds = [[str(rng.choice(PLAIN)) for _ in range(3)] for _ in range(ROWS)]
+    texts = []
+    for row in golds:
+        a, b, c = (spellings(rng, gold if rng.random() < 0.7 else str(rng.choice(PLAIN))) for gold in row)
+        texts.append(f"x\n[SUB-1 ANSWER] {a}\n\n[SUB-2 ANSWER]{b}[MAIN ANSWER] so \\boxed{{{c}}}\nend".encode())
+    ids, mask, kept = writer.rows(rng, texts, LENGTH)
+    key = AnswerKey.from_strings(golds, max_subs=SUBS)
+    verdicts = np.asarray(verify_slots(ids, mask, table, key, np.ones(ROWS, bool)))[:, [0, 1, SUBS]].tolist()
+    expected = [reference.slot_verdicts(text, row) for text, row in zip(kept, golds, strict=True)]
+    assert [[NAMES[v] for v in row] for row in verdicts] == expected
+
+
+def test_padding_never_changes_a_verdict(table, writer):
+    rng = np.random.default_rng(4)
+    golds = [golds_for(rng) for _ in range(ROWS)]
+    texts = [completion(rng, gold) for gold in golds]
+    key, verdicts = AnswerKey.from_strings(golds), []
+    for seed in (5, 6):  # other tokens, other prompts, other holes, same text
+        ids, mask, kept = writer.rows(np.random.default_rng(seed), texts, LENGTH)
+        whole = np.array([text.decode(errors="replace") == left for text, left in zip(texts, kept, strict=True)])
+        verdicts.append((whole, np.asarray(verify_main(ids, mask, table, key, np.ones(ROWS, bool)))))
+    both = verdicts[0][0] & verdicts[1][0]
+    assert both.sum() > ROWS * 0.8
+    assert (verdicts[0][1][both] == verdicts[1][1][both]).all()
+
+
+def test_a_narrow_table_leaves_rows_open_but_never_turns_a_verdict(tokenizer, table, writer):
+    rng = np.random.default_rng(7)
+    golds, ids, mask, _, ended = main_batch(rng, writer)
+    key = AnswerKey.from_strings(golds)
+    wide = np.asarray(verify_main(ids, mask, table, key, ended))
+    narrow = np.asarray(verify_main(ids, mask, TokenBytes.from_tokenizer(tokenizer, max_bytes=2), key, ended))
+    assert ((narrow == wide) | (narrow == UNDECIDED)).all()
+    assert (narrow != wide).any() and (narrow == RIGHT).any()
+
+
+def test_the_last_marker_decides(table, writer):
+    texts = ["\\boxed{1} then \\boxed{2}", "\\boxed{1}\nAnswer: 2", "Answer: 1\n\\boxed{2}", "Answer: 1\nAnswer: 2\n"]
+    texts += ["Answer: \\boxed{2}", "\\boxed{\\boxed{2}}", "\\boxed{{2}} \\boxed{2}"]
+    assert main_rows(writer, texts, ["2"] * 7, table)[:7] == ["right"] * 7
+    assert main_rows(writer, texts[:4], ["1"] * 4, table)[:4] == ["wrong"] * 4
+
+
+def test_an_unfinished_last_box_never_falls_back_to_an_earlier_one(table, writer):
+    texts = ["\\boxed{5} so \\boxed{5", "Answer: 5\n\\boxed{", "\\boxed{5", "\\boxed{5} \\boxed{\\frac{1}{2}"]
+    assert main_rows(writer, texts, ["5"] * 4, table)[:4] == ["wrong"] * 4
+
+
+def test_a_last_line_cut_by_the_length_limit_is_no_answer(table, writer):
+    texts = ["Answer: 5", "Answer: 5\n", "\\boxed{5}", "\\boxed{5} Answer: 5"]
+    assert main_rows(writer, texts, ["5"] * 4, table)[:4] == ["right"] * 4
+    cut = main_rows(writer, texts, ["5"] * 4, table, ended=[False] * 4)[:4]
+    assert cut == ["wrong", "right", "right", "wrong"]
+
+
+def test_a_completion_without_marker_is_wrong_and_the_prompts_markers_never_count(table, writer):
+    # The writer puts `\boxed{7}`, `Answer: 7` and the beginning of a box into the masked prompt.
+    assert main_rows(writer, ["7", "ed{7}", "7}", "wer: 7"], ["7"] * 4, table)[:4] == ["wrong"] * 4
+    prompt, rest = writer.ids[b"\\"], writer.tokens(np.random.default_rng(0), b"boxed{7}")
+    ids = np.array([[prompt, *rest]])
+    mask = np.arange(ids.shape[1])[None] > 0
+    assert verify_main(ids, mask, table, AnswerKey.from_strings(["7"])).tolist() == [WRONG]
+    assert verify_main(ids, np.ones_like(mask), table, AnswerKey.from_strings(["7"])).tolist() == [RIGHT]
+
+
+def test_what_algebra_might_equate_is_undecided(table, writer):
+    texts = [f"\\boxed{{{text}}}" for text in ["\\sqrt{4}", "2 apples", "x=2", "200\\%", "\\{2\\}", "2^1", "two"]]
+    assert main_rows(writer, texts, ["2"] * len(texts), table)[: len(texts)] == ["open"] * len(texts)
+    assert main_rows(writer, ["\\boxed{friday}", "\\boxed{Friday}", "\\boxed{2}"], ["Friday"] * 3, table)[:3] == [
+        "open",
+        "right",
+        "open",
+    ]
+
+
+def test_an_answer_longer_than_the_window_is_undecided(table, writer):
+    fits = "\\boxed{" + " " * (WINDOW - 3) + "5} so"
+    longer = "\\boxed{" + " " * WINDOW + "5} so"
+    assert main_rows(writer, [fits, longer, longer[:-4]], ["5"] * 3, table)[:3] == ["right", "open", "open"]
+
+
+def test_a_marker_for_a_later_slot_ends_a_slot_and_repeats_override(table, writer):
+    texts = ["[SUB-1 ANSWER] 1 [SUB-2 ANSWER] 2 [SUB-1 ANSWER] 3\n[MAIN ANSWER] 4"]
+    texts += ["[SUB-1 ANSWER] 3 [SUB-44 ANSWER] 9\n[SUB-2 ANSWER] \\boxed{1} or \\boxed{2}\n[MAIN ANSWER]\n4"]
+    texts += ["[SUB-1 ANSWER] 3\n[SUB-1 ANSWER] \\boxed{3\n[SUB-2 ANSWER 2\n[MAIN ANSWER] x \\boxed{4} y"]
+    got = slot_rows(writer, texts, [["3", "2", "4"]] * 3, table)[:3]
+    none = ["wrong"] * (SUBS - 2)
+    assert got[0] == ["right", "right", *none, "right"]
+    assert got[1] == ["right", "right", *none, "wrong"]
+    assert got[2] == ["wrong", "wrong", *none, "right"]
+
+
+def test_two_digit_slots_are_told_apart(tokenizer, table, writer):
+    subs = 12
+    text = "".join(f"[SUB-{i} ANSWER] {i * 10}\n" for i in range(1, subs + 1)) + "[MAIN ANSWER] 5"
+    ids = np.array([writer.tokens(np.random.default_rng(0), text.encode())])
+    key = AnswerKey.from_strings([[*(str(i * 10) for i in range(1, subs + 1)), "5"]])
+    assert verify_slots(ids, np.ones_like(ids, bool), table, key).tolist() == [[RIGHT] * (subs + 1)]
+    with pytest.raises(ValueError, match="max_subs"):
+        verify_slots(ids, np.ones_like(ids, bool), table, AnswerKey.from_strings([["1"] * 18]))
+
+
+def test_keys_of_the_wrong_shape_are_refused(table):
+    ids = np.zeros((2, 4), np.int32)
+    with pytest.raises(ValueError, match="one main answer a row"):
+        verify_main(ids, ids > 0, table, AnswerKey.from_strings(["1"]))
+    with pytest.raises(ValueError, match="2 rows"):
+        verify_slots(ids, ids > 0, table, AnswerKey.from_strings(["1", "2"]))
+
+
+def test_no_array_grows_with_tokens_times_bytes(table):
+    """The trap of scattering a long completion into bytes: 384 rows of 8,192 tokens stay in [B T] arrays."""
+    rows, length = 384, 8192
+    shapes = jax.ShapeDtypeStruct((rows, length), jnp.int32), jax.ShapeDtypeStruct((rows, length), jnp.bool_)
+    key = jax.eval_shape(
+        lambda: jax.tree.map(lambda x: jnp.repeat(x, rows, axis=0), AnswerKey.from_strings([["1"] * 9]))
+    )
+    memory = verify_slots.lower(*shapes, table, key).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 16 * 4 * rows * length
+
+
+def test_answers_of_every_kind_reach_the_device(table, writer):
+    """The generator of this file covers what it says: every trap is met with a gold answer that it equals."""
+    rng = np.random.default_rng(8)
+    seen = "".join(answer_text(rng, "-3") for _ in range(3000))
+    assert all(trap in seen for trap in ("007", "\u2212", "+", "1,234", "3.50", "-0", "\\frac{", "\\dfrac{", "$."))

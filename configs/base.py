@@ -1,0 +1,106 @@
+"""Every field of a run, documented once, with the paper's recipe as its default. Experiments override what they change.
+
+Run one with `python -m scope_jax.train --config=configs/NAME.py:METHOD --workdir=DIR`, and any field from the command
+line: `--config.asr.beta=0.3`. A misspelt field stops at once.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    c = ConfigDict()
+    c.method = "scope"  # name in logs and report
+    c.seed = 0  # of parameters sampled, prompts drawn and completions
+    c.stages = (("asr", 100), ("qpr", 100))  # (stage, updates), in order: outcome, asr, qpr or mixed
+    c.mesh = "data=1"  # devices by axis, such as "data=8" or "data=2,fsdp=2,tensor=2"
+
+    c.model = ConfigDict()
+    c.model.path = ""  # Hugging Face folder: config, safetensors, tokenizer with chat template
+    c.model.dtype = "float32"  # activations and matrix products: float32 or bfloat16
+    c.model.param_dtype = "float32"  # the trained copy of the parameters, and the optimizer's moments
+    c.model.remat = True  # recompute activations in the backward pass
+
+    c.data = ConfigDict()
+    c.data.source = "jsonl"  # jsonl, tfds, or chains (made on the spot, see data.chains)
+    c.data.path = ""  # the JSONL file, or the TFDS data_dir
+    c.data.eval_path = ""  # problems of the final evaluation; empty: the training problems
+    c.data.skip_bad = False  # count and list malformed lines instead of stopping
+    c.data.style = "math"  # words around a problem: math (instructions), bare (none: the embedded model)
+    c.data.chains = ConfigDict()  # the embedded task
+    c.data.chains.train = 4000  # problems
+    c.data.chains.eval = 256
+    c.data.chains.min_steps = 4
+    c.data.chains.max_steps = 6
+    c.data.chains.hard_share = 0.6  # share of steps that carry or borrow
+    c.data.chains.seed = 1  # of the problems, not of the run: every run trains and is tested on the same ones
+
+    c.rollout = ConfigDict()
+    c.rollout.prompts = 48  # P prompts a step
+    c.rollout.group = 8  # G rollouts a prompt
+    c.rollout.temperature = 1.0  # the policy that is optimised is softmax(logits / temperature)
+    c.rollout.top_k = 0  # 0 is off; truncation makes sampler and trainer differ
+    c.rollout.top_p = 1.0  # 1.0 is off
+    c.rollout.max_prompt_tokens = 1024  # problems with a longer prompt are dropped, and counted
+    c.rollout.max_scaffold_tokens = 2048  # problems with a longer scaffolded prompt are never routed
+    c.rollout.max_new_tokens = 8192  # N; a completion that reaches it counts as wrong
+    c.rollout.route_buckets = 4  # sizes of scaffolded batches that are compiled: quarters of P
+
+    c.asr = ConfigDict()
+    c.asr.tau = 0.5  # prompts whose mean outcome is below it are routed to their scaffold
+    c.asr.beta = 0.5  # share of R_ASR that the sub-answers carry
+
+    c.qpr = ConfigDict()
+    c.qpr.reward = "process"  # process: R_QPR; holistic: one score a response; overlong: outcome plus length penalty
+    c.qpr.penalties = (0.3, 0.5, 0.5, 0.8)  # lambda of mechanical, redundant, reversion, error (ours)
+    c.qpr.alpha = 0.1  # strength of the length factor (ours)
+    c.qpr.positive = True  # keep S_u
+    c.qpr.penalise = True  # keep Phi
+    c.qpr.length = True  # keep kappa
+    c.qpr.overlong_share = 0.5  # share of max_new_tokens over which the overlong penalty grows
+
+    c.judge = ConfigDict()
+    c.judge.max_bytes = 16384  # bytes of a completion that the rule judge reads
+    c.judge.max_steps = 64  # steps it tells apart; the rest merge into the last
+
+    c.verifier = ConfigDict()
+    c.verifier.workers = 2  # host processes for what the device leaves undecided; 0: those rows are masked out
+    c.verifier.timeout = 5.0  # seconds an answer
+
+    c.loss = ConfigDict()
+    c.loss.algorithm = "grpo"  # grpo or gspo
+    c.loss.aggregation = "token-mean"  # token-mean, seq-mean-token-mean, seq-mean-token-sum or constant
+    c.loss.advantage_scale = "std"  # std, or none (centred only)
+    c.loss.clip_low = 0.2
+    c.loss.clip_high = 0.2
+    c.loss.kl = 0.0  # weight of the KL to the stage's first parameters; 0 keeps no reference in memory
+    c.loss.kl_estimator = "k3"  # k2 or k3
+    c.loss.micro_batches = 1  # parts of a batch whose gradients are added up
+    c.loss.head_chunk = 128  # columns whose logits are in memory at once
+
+    c.optimizer = ConfigDict()
+    c.optimizer.learning_rate = 1e-6
+    c.optimizer.warmup = 0  # updates of linear warm-up, in each stage
+    c.optimizer.b1 = 0.9
+    c.optimizer.b2 = 0.999
+    c.optimizer.eps = 1e-8
+    c.optimizer.weight_decay = 0.0
+    c.optimizer.max_grad_norm = 1.0
+
+    c.eval = ConfigDict()
+    c.eval.problems = 256  # problems of the final evaluation; 0: all
+    c.eval.samples = 4  # completions a problem
+    c.eval.temperature = 1.0
+    c.eval.max_new_tokens = 16384  # a truncated response is wrong
+    c.eval.batch = 64  # prompts sampled together
+
+    c.checkpoint = ConfigDict()
+    c.checkpoint.every = 20  # updates
+    c.checkpoint.keep = 2  # most recent ones kept
+    c.checkpoint.keep_every = 0  # and every so many updates for good; 0: none
+
+    c.log = ConfigDict()
+    c.log.every = 1  # updates between progress lines and metric rows
+    c.log.rollouts_every = 10  # updates between entries of the rollout log
+    c.log.rollouts = 8  # rollouts an entry
+    c.log.tensorboard = True
+    return c

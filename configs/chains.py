@@ -1,0 +1,54 @@
+"""The embedded job: chains of additions and subtractions on a tiny Qwen3 that mostly forgets to carry.
+
+Serves the paper's main claim in miniature: outcome-only GRPO starves on problems that the policy fails, prefix rewards
+on the scaffold feed it (Stage 1), and process rewards then shorten what it writes (Stage 2).
+
+    python -m scope_jax.train --config=configs/chains.py:scope --workdir=runs/scope
+
+Methods: base (evaluation only), grpo, asr, scope; the ablations mixed, no_positive, no_penalty, no_length, holistic,
+overlong. All of them make the same number of updates.
+"""
+
+import importlib.resources
+
+from configs import base
+
+UPDATES = 120  # of every method
+STAGE_1 = 70  # of these, where there are two stages
+
+_TWO_STAGES = (("asr", STAGE_1), ("qpr", UPDATES - STAGE_1))
+METHODS = {
+    "base": {"stages": ()},
+    "grpo": {"stages": (("outcome", UPDATES),)},
+    "asr": {"stages": (("asr", UPDATES),)},
+    "scope": {"stages": _TWO_STAGES},
+    "mixed": {"stages": (("mixed", UPDATES),)},
+    "no_positive": {"stages": _TWO_STAGES, "qpr.positive": False},
+    "no_penalty": {"stages": _TWO_STAGES, "qpr.penalise": False},
+    "no_length": {"stages": _TWO_STAGES, "qpr.length": False},
+    "holistic": {"stages": _TWO_STAGES, "qpr.reward": "holistic"},
+    "overlong": {"stages": _TWO_STAGES, "qpr.reward": "overlong"},
+}
+
+
+def get_config(method: str = "scope"):
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; configs/chains.py has {', '.join(METHODS)}")
+    c = base.get_config()
+    c.method = method
+    c.model.path = str(importlib.resources.files("scope_jax.data") / "chains_model")
+    c.model.remat = False
+    c.data.source = "chains"
+    c.data.style = "bare"
+    c.rollout.prompts = 16
+    c.rollout.max_prompt_tokens = 64
+    c.rollout.max_scaffold_tokens = 96
+    c.rollout.max_new_tokens = 192
+    c.judge.max_bytes = 512
+    c.judge.max_steps = 32
+    c.optimizer.learning_rate = 1e-3
+    c.optimizer.b2 = 0.95
+    c.eval.max_new_tokens = 192
+    for field, value in METHODS[method].items():
+        c.update_from_flattened_dict({field: value})
+    return c

@@ -1,0 +1,83 @@
+"""From a config to the parts of a run: mesh, policy, encoded problems, host verifier. Shared by the entry points."""
+
+import dataclasses
+
+import jax
+from jax.sharding import Mesh
+
+from scope_jax import qwen3
+from scope_jax.data import chains
+from scope_jax.data.batches import PromptTable, encode_problems
+from scope_jax.data.prompts import STYLES
+from scope_jax.data.records import Problem
+from scope_jax.data.sources import load_problems
+from scope_jax.meshes import batch_sharding
+from scope_jax.qwen3.tokenizer import load_tokenizer
+from scope_jax.rewards import TokenBytes
+from scope_jax.scope import Policy
+
+
+def load_policy(config, mesh: Mesh, tokenizer, *, max_subs: int) -> Policy:
+    """The policy of `config.model`, laid out on the mesh; its byte table finds slots up to `[SUB-max_subs ANSWER]`."""
+    c = config.model
+    model, params = qwen3.load(c.path, mesh=mesh, dtype=c.param_dtype)
+    model = dataclasses.replace(model, dtype=c.dtype, remat=c.remat, eos_ids=end_ids(model, tokenizer))
+    table = TokenBytes.from_tokenizer(tokenizer, max_subs=max_subs)
+    sharding = batch_sharding(mesh)
+    return Policy(params, model, table, lambda tree: jax.device_put(tree, sharding))
+
+
+def open_tokenizer(config):
+    """The tokenizer of `config.model.path`.
+
+    Raises:
+      ValueError: no path is given.
+    """
+    if not config.model.path:
+        raise ValueError("config.model.path is empty; give a Hugging Face folder with --config.model.path=FOLDER")
+    return load_tokenizer(config.model.path)
+
+
+def end_ids(model: qwen3.Config, tokenizer) -> tuple[int, ...]:
+    """What ends a completion: the generation config's tokens and the tokenizer's own, which may differ."""
+    own = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+    ids = tuple(dict.fromkeys((*model.eos_ids, *own)))
+    if not ids:
+        raise ValueError(f"{tokenizer.name_or_path}: neither the model nor the tokenizer names an end token")
+    return ids
+
+
+def load_tables(config, tokenizer) -> tuple[PromptTable, PromptTable]:
+    """The encoded problems of training and of evaluation."""
+    c = config.data
+    if c.source == "chains":
+        knobs = {"min_steps": c.chains.min_steps, "max_steps": c.chains.max_steps, "hard_share": c.chains.hard_share}
+        made = chains.generate_problems(c.chains.train + c.chains.eval, seed=c.chains.seed, **knobs)
+        train, test = made[c.chains.eval :], made[: c.chains.eval]  # distinct problems: none is in both
+    else:
+        train = _load(c.source, c.path, "train", c.skip_bad)
+        test = _load(c.source, c.eval_path, "test", c.skip_bad) if c.eval_path else train
+    return encode(train, config, tokenizer), encode(test, config, tokenizer)
+
+
+def encode(problems: list[Problem], config, tokenizer) -> PromptTable:
+    """Problems as arrays, by the config's prompt style and widths; says how many were too long."""
+    if config.data.style not in STYLES:
+        raise ValueError(f"config.data.style is {config.data.style!r}; it must be one of {', '.join(STYLES)}")
+    table = encode_problems(
+        problems,
+        tokenizer,
+        STYLES[config.data.style],
+        max_prompt_tokens=config.rollout.max_prompt_tokens,
+        max_scaffold_tokens=config.rollout.max_scaffold_tokens,
+    )
+    if table.dropped:
+        print(f"{len(table.dropped)} of {len(problems)} problems dropped: longer than rollout.max_prompt_tokens")
+    return table
+
+
+def _load(source: str, path: str, split: str, skip_bad: bool) -> list[Problem]:
+    problems, bad = load_problems(source, path, split=split, skip_bad=skip_bad)
+    for line in bad:
+        print(f"skipped: {line}")
+    return problems

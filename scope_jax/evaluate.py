@@ -1,0 +1,101 @@
+"""Evaluates a policy: accuracy, the step-quality protocol, lengths, and for the embedded task errors by kind.
+
+    python -m scope_jax.evaluate --config=configs/chains.py:base --config.model.path=FOLDER --workdir=DIR
+
+Writes DIR/eval.json and DIR/eval_samples.jsonl.
+"""
+
+import functools
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import app, flags
+
+from scope_jax import rewards
+from scope_jax.data import chains
+from scope_jax.data.batches import PromptTable, take
+from scope_jax.scope import Policy, Sampling, Settle, by_row, ended, main_verdicts, sample, step_labels
+
+USEFUL, ERROR = rewards.STEP_LABELS.index("useful"), rewards.STEP_LABELS.index("error")
+
+
+def evaluate(policy: Policy, table: PromptTable, tokenizer, key, config, settle: Settle) -> tuple[dict, list[dict]]:
+    """Samples `eval.samples` completions of `eval.problems` problems and measures them.
+
+    Returns:
+      The measures, and one record a completion. Accuracy counts a verdict that nobody could settle as not right, and
+      says how many there were. Useful% and 1st-Err-Pos are means over correct completions (the paper's protocol):
+      the share of useful steps, and the relative position of the first error step (1 where there is none). `tokens`
+      is the mean over all completions, `tokens_correct` over correct ones.
+    """
+    c = config.eval
+    count = min(c.problems or len(table.problems), len(table.problems))
+    samples = []
+    for start in range(0, count, c.batch):
+        rows = np.arange(start, start + c.batch) % count  # the last batch wraps, so that one program serves all
+        batch = take(table, rows, policy.place)
+        key, batch_key = jax.random.split(key)
+        rollout = sample(policy, batch.prompts, batch.prompt_mask, batch_key, Sampling(c.samples, c.max_new_tokens, c.temperature))
+        problems = by_row(batch.problems, c.samples)
+        verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples)
+        verdicts = settle(rollout, verdicts, problems)[:, 0]
+        labels, label_mask = jax.device_get(step_labels(rollout, policy.table, judge=config.judge))
+        lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
+        tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
+        for i in range(min(len(rows), count - start) * c.samples):
+            samples.append(
+                {
+                    "id": problems[i].id,
+                    "problem": problems[i].problem,
+                    "answer": problems[i].answer,
+                    "completion": tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True),
+                    "verdict": int(verdicts[i]),
+                    "labels": [rewards.STEP_LABELS[k] for k in labels[i][label_mask[i]]],
+                    "tokens": int(lengths[i]),
+                    "ended": bool(whole[i]),
+                }
+            )
+    return measure(samples), samples
+
+
+def measure(samples: list[dict]) -> dict:
+    """The measures of a list of evaluated completions."""
+    correct = [s for s in samples if s["verdict"] == rewards.RIGHT]
+    measures = {
+        "accuracy": len(correct) / len(samples),
+        "useful": _mean(s["labels"].count("useful") / len(s["labels"]) for s in correct if s["labels"]),
+        "first_error_pos": _mean(first_error_position(s["labels"]) for s in correct if s["labels"]),
+        "tokens": _mean(s["tokens"] for s in samples),
+        "tokens_correct": _mean(s["tokens"] for s in correct),
+        "truncated": _mean(not s["ended"] for s in samples),
+        "undecided": sum(s["verdict"] == rewards.UNDECIDED for s in samples),
+        "samples": len(samples),
+    }
+    if all(s["id"].startswith("chain") for s in samples):
+        measures |= chain_measures(samples)
+    return measures
+
+
+def first_error_position(labels: list[str]) -> float:
+    """Relative position of the first error step: (its index) / N, and 1 where no step is wrong."""
+    return labels.index("error") / len(labels) if "error" in labels else 1.0
+
+
+def chain_measures(samples: list[dict]) -> dict:
+    """For the embedded task: accuracy of single equations by kind, and errors of format, not of arithmetic."""
+    by_kind = {kind: [] for kind in chains.KINDS}
+    for s in samples:
+        for kind, right in chains.read_equations(s["completion"]):
+            by_kind[kind].append(right)
+    return {
+        "op_accuracy": {kind: _mean(found) for kind, found in by_kind.items()},
+        "format_error_rate": _mean(not chains.follows_format(s["problem"], s["completion"]) for s in samples),
+    }
+
+
+def _mean(values) -> float | None:
+    values = [float(v) for v in values]
+    return sum(values) / len(values) if values else None

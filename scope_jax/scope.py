@@ -1,0 +1,283 @@
+"""SCOPE-RL's two stages, in the paper's order: what is sampled, what it is paid, what the update sees.
+
+    Stage 1, ASR:  y ~ pi(.|q);  rbar = mean_g r_out(y_g);  where rbar < tau, y' ~ pi(.|scaffold(q)) replaces y
+                   R = R_ASR(y') on the scaffold, r_out(y) elsewhere
+    Stage 2, QPR:  y ~ pi(.|q);  R = R_QPR(y): 0 where wrong, else the quality of the process
+    either way:    A_g = (R_g - mean R) / (std R + eps), and one policy update
+
+Source: SCOPE-RL, arXiv 2607.11506. Outcome-only GRPO and the ablations are configs of these same functions.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
+
+from scope_jax import rewards
+from scope_jax.data.records import Problem
+from scope_jax.qwen3.config import Config
+from scope_jax.qwen3.params import Params
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, AnswerKey, TokenBytes
+from scope_jax.rollout import Rollout, generate
+
+
+class Policy(NamedTuple):
+    """What sampling and scoring read, and where their arrays go."""
+
+    params: Params
+    model: Config
+    table: TokenBytes
+    place: Callable[[Any], Any] = lambda tree: tree  # lays rows out over the device mesh
+
+
+class Sampling(NamedTuple):
+    """How completions are drawn; see `rollout.generate`."""
+
+    group: int  # completions a prompt
+    max_new_tokens: int
+    temperature: float
+    top_k: int = 0
+    top_p: float = 1.0
+
+    @classmethod
+    def of(cls, c) -> "Sampling":
+        """The sampling of `config.rollout`."""
+        return cls(c.group, c.max_new_tokens, c.temperature, c.top_k, c.top_p)
+
+
+class Batch(NamedTuple):
+    """P problems of one step: both prompts of each, and the answers in the form the kernels read."""
+
+    prompts: Int[Array, "P W"]
+    prompt_mask: Bool[Array, "P W"]
+    main_key: AnswerKey  # one answer a problem
+    # The rest stays on the host until it is known which problems are routed.
+    scaffolded: Int[np.ndarray, "P S"]  # S >= W
+    scaffolded_mask: Bool[np.ndarray, "P S"]
+    routable: Bool[np.ndarray, "P"]  # the problem has a scaffold and its prompt fits
+    slot_key: AnswerKey  # M + 1 answers a problem, the main one last
+    sub_mask: Bool[np.ndarray, "P M"]  # the sub-questions that a problem has
+    problems: tuple[Problem, ...]
+
+
+@flax.struct.dataclass
+class Experience:
+    """P * G rollouts and what they are paid: all that an update and a log need."""
+
+    rollout: Rollout
+    rewards: Float[Array, "P G"]
+    valid: Bool[Array, "P G"]  # False where the verdict is still undecided: out of its group, never paid as 0
+    outcome: Float[Array, "P G"]  # r_out on the original prompts
+    routed: Bool[Array, "P"]  # scaffolded rollouts have replaced the original ones
+    labels: tuple[Int[Array, "B N"], Bool[Array, "B N"]] | None  # step labels and their mask, where the stage pays them
+    sampled_tokens: Int[Array, ""]  # the replaced rollouts' tokens included
+
+
+# Settles what the device left undecided: (rollout, verdicts, the problem of each row) -> verdicts. One column: the main
+# answer; more: the slots of a scaffold, main answer last.
+Settle = Callable[[Rollout, Int8[np.ndarray, "B C"], Sequence[Problem]], Int8[np.ndarray, "B C"]]
+
+
+def asr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+    """Stage 1: problems that the policy still fails are tried again on their scaffold and paid by prefix.
+
+    Routing follows this very policy, so that a problem leaves its scaffold once the policy outgrows it. The scaffolded
+    rollouts replace the original ones (the paper's Appendix J), so the update's batch keeps its size.
+    """
+    first, second = jax.random.split(key)
+    plain = outcome_stage(policy, batch, first, config, settle)
+    routed = np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
+    return _replace_by_scaffolded(policy, batch, plain, routed, second, config, settle)
+
+
+def qpr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+    """Stage 2: right responses are paid by the shape of their process, wrong ones nothing."""
+    plain = outcome_stage(policy, batch, key, config, settle)
+    return _pay_process(plain, policy.table, config=config)
+
+
+def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+    """Outcome-only reward: the baseline, and the first half of either stage."""
+    group = config.rollout.group
+    rollout = sample(policy, batch.prompts, batch.prompt_mask, key, Sampling.of(config.rollout))
+    verdicts = main_verdicts(rollout, policy, batch.main_key, group)
+    verdicts = settle(rollout, verdicts, by_row(batch.problems, group))[:, 0].reshape(-1, group)
+    outcome = rewards.outcome_reward(verdicts == RIGHT)
+    return Experience(
+        rollout=rollout,
+        rewards=outcome,
+        valid=verdicts != UNDECIDED,
+        outcome=outcome,
+        routed=np.zeros(len(batch.problems), bool),
+        labels=None,
+        sampled_tokens=jnp.sum(rollout.mask),
+    )
+
+
+def mixed_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+    """The ablation of both rewards from the start: process quality where Stage 1 would pay the outcome."""
+    first, second = jax.random.split(key)
+    plain = qpr_stage(policy, batch, first, config, settle)
+    routed = np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
+    return _replace_by_scaffolded(policy, batch, plain, routed, second, config, settle)
+
+
+STAGES = {"outcome": outcome_stage, "asr": asr_stage, "qpr": qpr_stage, "mixed": mixed_stage}
+
+
+def _replace_by_scaffolded(policy, batch, plain, routed, key, config, settle) -> Experience:
+    """The experience with the routed problems' rollouts sampled anew on their scaffolds and paid R_ASR."""
+    group, columns = config.rollout.group, batch.scaffolded.shape[1] - batch.prompts.shape[1]
+    plain = plain.replace(rollout=_pad_left(plain.rollout, columns))  # one width, routed or not: one compiled update
+    if not routed.any():
+        return plain
+    rows = _bucket(np.flatnonzero(routed), len(routed), config.rollout.route_buckets)
+    chosen = np.minimum(rows, len(routed) - 1)  # padding of the bucket samples some problem and is dropped
+    problems = [batch.problems[i] for i in chosen]
+    chosen_rows = jax.tree.map(lambda x: x[chosen], (batch.scaffolded, batch.scaffolded_mask, batch.slot_key))
+    prompts, prompt_mask, slot_key = policy.place(chosen_rows)
+    rollout = sample(policy, prompts, prompt_mask, key, Sampling.of(config.rollout))
+    verdicts = slot_verdicts(rollout, policy, slot_key, group)
+    verdicts = settle(rollout, verdicts, by_row(problems, group))
+    paid, valid = asr_rewards(verdicts, np.repeat(batch.sub_mask[chosen], group, axis=0), beta=config.asr.beta)
+    return _merge(plain, rows, rollout, paid.reshape(-1, group), valid.reshape(-1, group))
+
+
+@functools.partial(jax.jit, static_argnames="beta")
+def asr_rewards(
+    verdicts: Int8[Array, "B M1"], sub_mask: Bool[Array, "B M"], *, beta: float
+) -> tuple[Float[Array, "B"], Bool[Array, "B"]]:
+    """R_ASR from slot verdicts (main answer last), and whether it is known.
+
+    An undecided slot behind a wrong one changes nothing: the chain is broken already. Any other makes the row invalid.
+    """
+    subs, main = verdicts[:, :-1], verdicts[:, -1]
+    paid = rewards.asr_reward(subs == RIGHT, sub_mask, main == RIGHT, beta=beta)
+    chain = jnp.concatenate([jnp.where(sub_mask, subs, RIGHT), main[:, None]], axis=1)
+    unbroken = jnp.cumprod(chain != WRONG, axis=1).astype(bool)
+    return paid, ~jnp.any(unbroken & (chain == UNDECIDED), axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _pay_process(plain: Experience, table: TokenBytes, *, config) -> Experience:
+    """R_QPR, or the reward that an ablation pays in its place, on the original prompts."""
+    labels, label_mask = step_labels(plain.rollout, table, judge=config.judge)
+    right = (plain.outcome == 1.0).reshape(-1)
+    c = config.qpr
+    if c.reward == "process":
+        paid = rewards.qpr_reward(
+            labels,
+            label_mask,
+            right,
+            penalties=c.penalties,
+            alpha=c.alpha,
+            positive=c.positive,
+            penalise=c.penalise,
+            length=c.length,
+        )
+    elif c.reward == "holistic":
+        paid = rewards.holistic_reward(labels, label_mask, right)
+    elif c.reward == "overlong":
+        lengths = jnp.sum(plain.rollout.mask, axis=1)
+        limit = config.rollout.max_new_tokens
+        paid = right + rewards.overlong_penalty(lengths, max_length=limit, cache=int(limit * c.overlong_share))
+    else:
+        raise ValueError(f"config.qpr.reward is {c.reward!r}; it must be process, holistic or overlong")
+    return plain.replace(rewards=paid.reshape(plain.outcome.shape), labels=(labels, label_mask))
+
+
+@functools.partial(jax.jit, static_argnames="judge")
+def step_labels(rollout: Rollout, table: TokenBytes, *, judge) -> tuple[Int[Array, "B N"], Bool[Array, "B N"]]:
+    """The rule judge's step label of every step of every completion. `judge` is `config.judge`."""
+    view = rewards.completion_bytes(rollout.tokens, rollout.mask, table, size=judge.max_bytes)
+    return rewards.rule_labels(view, max_steps=judge.max_steps)
+
+
+def sample(policy: Policy, prompts, prompt_mask, key: PRNGKeyArray, sampling: Sampling) -> Rollout:
+    """Rollouts of a policy, compiled once for each shape and each way to sample."""
+    return _generate(policy.params, policy.model, prompts, prompt_mask, key, sampling=sampling)
+
+
+def main_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int) -> Int8[Array, "B 1"]:
+    """Verdicts of the main answers, as one column; `key` has one row a problem."""
+    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=False)
+
+
+def slot_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int) -> Int8[Array, "B M1"]:
+    """Verdicts of a scaffold's slots, main answer last."""
+    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=True)
+
+
+def ended(rollout: Rollout, eos_ids: tuple[int, ...]) -> Bool[Array, "B"]:
+    """Rows that gave an end token; the others met the length limit."""
+    return jnp.any(rollout.mask & jnp.isin(rollout.tokens, jnp.asarray(eos_ids, jnp.int32)), axis=1)
+
+
+def by_row(problems: Sequence[Problem], group: int) -> list[Problem]:
+    """The problem of each rollout."""
+    return [problem for problem in problems for _ in range(group)]
+
+
+@functools.partial(jax.jit, static_argnames=("model", "sampling"))
+def _generate(params, model, prompts, prompt_mask, key, *, sampling):
+    return generate(
+        params,
+        model,
+        prompts,
+        prompt_mask,
+        key,
+        samples_per_prompt=sampling.group,
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        eos_ids=model.eos_ids,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("group", "eos_ids", "slots"))
+def _verdicts(rollout, table, key, *, group, eos_ids, slots):
+    key = jax.tree.map(lambda x: jnp.repeat(x, group, axis=0), key)
+    whole = ended(rollout, eos_ids)
+    if slots:
+        return rewards.verify_slots(rollout.tokens, rollout.mask, table, key, ended=whole)
+    return rewards.verify_main(rollout.tokens, rollout.mask, table, key, ended=whole)[:, None]
+
+
+@functools.partial(jax.jit, static_argnames="columns")
+def _pad_left(rollout: Rollout, columns: int) -> Rollout:
+    """The same rollout behind more padding columns."""
+    return jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (columns, 0))), rollout)
+
+
+@jax.jit
+def _merge(plain: Experience, rows, rollout: Rollout, paid, valid) -> Experience:
+    """Scaffolded rollouts in the place of the original ones of problems `rows`; rows past the end are dropped."""
+    problems, group = plain.rewards.shape
+
+    def put(old, new):
+        grouped = old.reshape(problems, group, *old.shape[1:])
+        new = new.reshape(len(rows), group, *old.shape[1:]).astype(old.dtype)
+        return grouped.at[rows].set(new, mode="drop").reshape(old.shape)
+
+    kept = rows < problems
+    return plain.replace(
+        rollout=jax.tree.map(put, plain.rollout, rollout),
+        rewards=plain.rewards.at[rows].set(paid, mode="drop"),
+        valid=plain.valid.at[rows].set(valid, mode="drop"),
+        routed=jnp.zeros(problems, bool).at[rows].set(True, mode="drop"),
+        sampled_tokens=plain.sampled_tokens + jnp.sum(rollout.mask & jnp.repeat(kept, group)[:, None]),
+    )
+
+
+def _bucket(rows: np.ndarray, total: int, buckets: int) -> np.ndarray:
+    """Rows padded (with `total`, out of range) to one of a few sizes, so that few programs are compiled."""
+    unit = total // buckets if total % buckets == 0 else total
+    size = -(-len(rows) // unit) * unit
+    return np.concatenate([rows, np.full(size - len(rows), total)]).astype(np.int32)
+

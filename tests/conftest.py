@@ -9,9 +9,12 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
 
 import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 from scope_jax import qwen3  # noqa: E402
+from scope_jax.qwen3.params import Leaf, describe  # noqa: E402
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_default_matmul_precision", "highest")
@@ -27,5 +30,10 @@ def tiny_config():
 
 @pytest.fixture(scope="session")
 def tiny_params(tiny_config):
-    """Random float32 parameters of `tiny_config`, large enough that a wrong mask or position moves the logits."""
-    return qwen3.init(tiny_config, jax.random.key(0), scale=0.2)
+    """Random float32 parameters of `tiny_config`, large enough that a wrong mask, position or norm moves the logits."""
+    rng = np.random.default_rng(0)  # NumPy: nothing to compile
+
+    def draw(leaf):
+        return jnp.asarray(0.2 * rng.normal(size=leaf.shape) + (leaf.init == "ones"), jnp.float32)
+
+    return jax.tree.map(draw, describe(tiny_config), is_leaf=lambda x: isinstance(x, Leaf))

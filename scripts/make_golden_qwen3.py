@@ -1,0 +1,130 @@
+"""Writes the golden arrays of tests/qwen3: tiny random Qwen3 models and the logits that transformers gives for them.
+
+    python scripts/make_golden_qwen3.py --output=tests/qwen3/golden
+
+Needs torch (CPU). Each file holds one model: its config.json, its weights under their Hugging Face names, and for each
+padding layout the tokens, the segment ids (0 is padding) and the logits.
+"""
+
+import pathlib
+
+import numpy as np
+import torch
+import transformers
+from absl import app, flags
+
+_OUTPUT = flags.DEFINE_string("output", "tests/qwen3/golden", "Folder of the .npz files.")
+
+SHARED = {"max_position_embeddings": 64, "eos_token_id": 3, "pad_token_id": 0, "attn_implementation": "eager"}
+MODELS = {
+    "tied_ratio1": {
+        "vocab_size": 37,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 24,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
+    "untied_ratio2": {
+        "vocab_size": 41,
+        "hidden_size": 20,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 6,
+        "intermediate_size": 30,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+    "tied_ratio4": {
+        "vocab_size": 53,
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 4,
+        "intermediate_size": 20,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+    },
+    "untied_odd_sizes": {
+        "vocab_size": 43,
+        "hidden_size": 15,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "head_dim": 10,
+        "intermediate_size": 27,
+        "rms_norm_eps": 1e-2,  # large enough to show
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+    },
+}
+# Rows of a batch as lengths of their segments, and where the padding goes.
+LAYOUTS = {
+    "unpadded": ([[9], [9]], "right"),
+    "left_padded": ([[9], [5], [1]], "left"),
+    "right_padded": ([[9], [5], [1]], "right"),
+    "packed": ([[4, 3, 2], [1, 6], [7]], "right"),
+}
+WIDTH = 9
+
+
+def random_model(fields: dict, generator: torch.Generator) -> transformers.Qwen3ForCausalLM:
+    """A model whose weights, norms included, are all large enough to move the logits."""
+    model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SHARED, **fields)).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.copy_(1 + 0.3 * noise if "norm" in name else 0.25 * noise)
+    return model
+
+
+@torch.no_grad()
+def run_layout(model, segments: list[list[int]], side: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Tokens, segment ids and logits (0 at padding) of one batch.
+
+    A packed row has no counterpart in transformers: each of its segments is run by itself.
+    """
+    vocabulary = model.config.vocab_size
+    tokens, segment_ids = (np.zeros((len(segments), WIDTH), np.int32) for _ in range(2))
+    logits = np.zeros((len(segments), WIDTH, vocabulary), np.float32)
+    for row, lengths in enumerate(segments):
+        start = WIDTH - sum(lengths) if side == "left" else 0
+        for segment, length in enumerate(lengths, start=1):
+            columns = slice(start, start + length)
+            tokens[row, columns] = rng.integers(vocabulary, size=length)
+            segment_ids[row, columns] = segment
+            if max(map(len, segments)) > 1:
+                logits[row, columns] = model(torch.tensor(tokens[row : row + 1, columns])).logits[0].numpy()
+            start += length
+    if max(map(len, segments)) == 1:
+        real = torch.tensor(segment_ids)
+        positions = (real.cumsum(-1) - 1).clamp(min=0)
+        out = model(torch.tensor(tokens), attention_mask=real, position_ids=positions).logits.numpy()
+        logits = np.where(segment_ids[..., None] > 0, out, 0).astype(np.float32)
+    return {"tokens": tokens, "segment_ids": segment_ids, "logits": logits}
+
+
+def main(_):
+    output = pathlib.Path(_OUTPUT.value)
+    output.mkdir(parents=True, exist_ok=True)
+    for seed, (name, fields) in enumerate(MODELS.items()):
+        model = random_model(fields, torch.Generator().manual_seed(seed))
+        arrays = {"config.json": np.array(model.config.to_json_string(use_diff=True))}
+        for tensor, value in model.state_dict().items():
+            if not (tensor == "lm_head.weight" and fields["tie_word_embeddings"]):
+                arrays[f"weights/{tensor}"] = value.numpy()
+        rng = np.random.default_rng(seed)
+        for layout, (segments, side) in LAYOUTS.items():
+            for field, value in run_layout(model, segments, side, rng).items():
+                arrays[f"{layout}/{field}"] = value
+        np.savez_compressed(output / f"{name}.npz", **arrays)
+        print(f"{output / name}.npz: {(output / name).with_suffix('.npz').stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,163 @@
+"""Command lines that are wrong end at once, in one line, with what was meant."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import ml_collections
+import pytest
+
+from scope_jax.overrides import config_to_json, flatten, record_config
+
+CONFIG = """
+from ml_collections import ConfigDict
+
+def get_config(variant="scope"):
+    if variant not in ("scope", "grpo"):
+        raise ValueError(f"unknown variant {variant!r}; there are scope, grpo")
+    c = ConfigDict()
+    c.seed = 0
+    c.method = variant
+    c.stages = (("asr", 200), ("qpr", 100))
+    c.asr = ConfigDict({"tau": 0.5, "beta": 0.5})
+    c.qpr = ConfigDict({"penalties": (0.3, 0.5, 0.5, 0.8), "positive": True})
+    c.log = ConfigDict({"every": 1})
+    return c
+"""
+PROGRAM = """
+from absl import flags
+from scope_jax import overrides
+
+CONFIG = overrides.config_flag()
+flags.DEFINE_string("workdir", None, "folder of the run")
+
+def main(_):
+    print(overrides.config_to_json(CONFIG.value), flush=True)
+
+if __name__ == "__main__":
+    overrides.run(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Calls a small entry point with arguments; returns exit status, config (or what else it prints), and the errors."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "train.py").write_text(textwrap.dedent(PROGRAM))
+    (folder / "job.py").write_text(textwrap.dedent(CONFIG))
+    (folder / "empty.py").write_text("x = 1\n")
+
+    def call(*arguments):
+        done = subprocess.run([sys.executable, "train.py", *arguments], cwd=folder, capture_output=True, text=True)
+        return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stdout, done.stderr
+
+    return call
+
+
+def test_overrides_of_every_type_reach_the_config(program):
+    status, config, error = program(
+        "--config=job.py:grpo", "--config.seed=7", "--config.asr.beta=0.3", "--config.asr.tau", "1",
+        "--config.qpr.positive=false", "--config.qpr.penalties=(0,0.1,0.2,0.3)", '--config.stages=(("asr",3),)',
+        "--config.method=mine",
+    )  # fmt: skip
+    assert status == 0, error
+    assert config["seed"] == 7 and config["asr"] == {"beta": 0.3, "tau": 1.0} and config["method"] == "mine"
+    assert config["qpr"] == {"positive": False, "penalties": [0, 0.1, 0.2, 0.3]} and config["stages"] == [["asr", 3]]
+
+
+WRONG = {
+    "--config.asr.btea=0.3": "the config has no field 'asr.btea'; did you mean --config.asr.beta?",
+    "--config.asr.btea": "did you mean --config.asr.beta?",
+    "--config.beta=0.3": "did you mean --config.asr.beta?",
+    "--config.qpr.penaltys=(1,2,3,4)": "did you mean --config.qpr.penalties?",
+    "--noconfig.qpr.positiv": "did you mean --config.qpr.positive?",
+    "--config.seed.x=3": "the config has no field 'seed.x'",
+    "--config.zzzzzz=3": "the config has no field 'zzzzzz'",
+    "--config.asr={'btea': 1}": "--config.asr is a group; set its fields: asr.beta, asr.tau",
+    "--config.asr.beta=abc": "--config.asr.beta=abc: could not convert string to float",
+    "--config.seed=1.5": "--config.seed=1.5: invalid literal for int()",
+    "--config.qpr.positive=maybe": "--config.qpr.positive=maybe",
+    "--config.qpr.penalties=('a',)": "--config.qpr.penalties: 'a' is no number",
+    "--config.stages=asr": "--config.stages: 'asr' is no tuple of 2",
+    "--cofnig.asr.beta=1": "unknown flag --cofnig.asr.beta; did you mean --config.asr.beta?",
+    "--wrokdir=x": "unknown flag --wrokdir; did you mean --workdir?",
+    "leftover": "argument 'leftover' belongs to no flag",
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_a_wrong_argument_ends_the_program_with_one_line_that_says_what_was_meant(program, argument):
+    status, _, error = program("--config=job.py", argument)
+    assert status == 1
+    assert WRONG[argument] in error and "Traceback" not in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "argument, message",
+    [
+        ("--config=nowhere.py:scope", "there is no file 'nowhere.py'"),
+        ("--config=empty.py", "empty.py defines no get_config()"),
+        ("--config=job.py:scoep", "unknown variant 'scoep'; there are scope, grpo"),
+        ("--workdir=x", "no config; give one"),
+    ],
+)
+def test_a_config_that_cannot_be_loaded_is_named(program, argument, message):
+    status, _, error = program(argument)
+    assert status == 1 and message in error and "Traceback" not in error
+
+
+def test_an_override_before_its_config_is_refused(program):
+    status, _, error = program("--config.seed=3", "--config=job.py")
+    assert status == 1 and "before a value for --config" in error and "Traceback" not in error
+
+
+def test_help_lists_the_flags(program):
+    _, text, error = program("--help")
+    assert "--config" in text and "--workdir" in text and not error
+
+
+def make_config(**changes):
+    config = ml_collections.ConfigDict(
+        {"seed": 0, "stages": (("asr", 2),), "asr": {"beta": 0.5}, "log": {"every": 1}, "checkpoint": {"every": 5}}
+    )
+    config.update_from_flattened_dict(changes)
+    return config
+
+
+def test_the_record_of_a_config_is_json_with_sorted_names(tmp_path):
+    record_config(tmp_path, make_config(), resuming=False)
+    text = (tmp_path / "config.json").read_text()
+    assert json.loads(text)["stages"] == [["asr", 2]] and text == config_to_json(make_config())
+    assert list(json.loads(text)) == sorted(json.loads(text))
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_run_goes_on_with_the_same_config_and_may_change_its_logs_and_checkpoints(tmp_path):
+    record_config(tmp_path, make_config(), resuming=False)
+    changed = make_config(**{"log.every": 3, "checkpoint.every": 1})
+    record_config(tmp_path, changed, resuming=True)
+    assert json.loads((tmp_path / "config.json").read_text())["log"]["every"] == 3
+
+
+def test_a_run_that_goes_on_with_another_config_is_refused_with_the_field_and_both_values(tmp_path):
+    record_config(tmp_path, make_config(), resuming=False)
+    with pytest.raises(ValueError, match=r"began with asr.beta = 0.5, and now it is 0.3\. .*another --workdir"):
+        record_config(tmp_path, make_config(**{"asr.beta": 0.3}), resuming=True)
+    with pytest.raises(ValueError, match=r"stages = .*2.*, and now it is .*3"):
+        record_config(tmp_path, make_config(stages=(("asr", 3),)), resuming=True)
+    more = make_config()
+    more.new_field = 1
+    with pytest.raises(ValueError, match="began with new_field = absent, and now it is 1"):
+        record_config(tmp_path, more, resuming=True)
+    assert json.loads((tmp_path / "config.json").read_text())["asr"]["beta"] == 0.5
+
+
+def test_a_new_run_replaces_the_record_of_one_that_left_no_checkpoint(tmp_path):
+    record_config(tmp_path, make_config(), resuming=False)
+    record_config(tmp_path, make_config(seed=4), resuming=False)
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 4
+
+
+def test_fields_are_listed_with_dotted_names():
+    assert dict(flatten(make_config()))["asr.beta"] == 0.5

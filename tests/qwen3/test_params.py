@@ -61,7 +61,7 @@ def test_published_configs_give_the_published_parameter_counts(tmp_path, name):
 
 def test_random_parameters_have_the_wanted_spread_dtype_and_norms_at_one(tiny_config):
     init = jax.jit(lambda key: qwen3.init(tiny_config, key, dtype=jnp.bfloat16, scale=0.5))
-    params = init(jax.random.key(1))
+    params = init(jax.random.key(1, impl="rbg"))  # compiles in a quarter of the time
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
     np.testing.assert_allclose(np.std(params["embed"].astype(np.float32)), 0.5, rtol=0.1)
     assert (np.asarray(params["layers"]["q_norm"]) == 1).all()

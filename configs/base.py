@@ -91,6 +91,7 @@ def get_config() -> ConfigDict:
     c.eval.samples = 4  # completions a problem
     c.eval.temperature = 1.0
     c.eval.max_new_tokens = 16384  # a truncated response is wrong
+    c.eval.seed = 0  # of the completions; the same for every run, whatever its own seed
     c.eval.batch = 64  # prompts sampled together
 
     c.checkpoint = ConfigDict()
@@ -99,7 +100,7 @@ def get_config() -> ConfigDict:
     c.checkpoint.keep_every = 0  # and every so many updates for good; 0: none
 
     c.log = ConfigDict()
-    c.log.every = 1  # updates between progress lines and metric rows
+    c.log.seconds = 10.0  # between progress lines, where the output is no terminal
     c.log.rollouts_every = 10  # updates between entries of the rollout log
     c.log.rollouts = 8  # rollouts an entry
     c.log.tensorboard = True

@@ -1,6 +1,8 @@
 """From a config to the parts of a run: mesh, policy, encoded problems, host verifier. Shared by the entry points."""
 
+import contextlib
 import dataclasses
+from collections.abc import Callable, Iterator
 
 import jax
 from jax.sharding import Mesh
@@ -15,6 +17,7 @@ from scope_jax.meshes import batch_sharding
 from scope_jax.qwen3.tokenizer import load_tokenizer
 from scope_jax.rewards import TokenBytes
 from scope_jax.scope import Policy
+from scope_jax.verify import Verifier
 
 
 def load_policy(config, mesh: Mesh, tokenizer, *, max_subs: int) -> Policy:
@@ -81,3 +84,27 @@ def _load(source: str, path: str, split: str, skip_bad: bool) -> list[Problem]:
     for line in bad:
         print(f"skipped: {line}")
     return problems
+
+
+@contextlib.contextmanager
+def host_verifier(config) -> Iterator[Callable[[], Verifier] | None]:
+    """Gives a function that opens the host verifier when it is first needed; None where `verifier.workers` is 0.
+
+    On data that the device decides, as integers are, no worker process is ever started.
+    """
+    c = config.verifier
+    if not c.workers:
+        yield None
+        return
+    opened: list[Verifier] = []
+
+    def open_verifier() -> Verifier:
+        if not opened:
+            opened.append(Verifier(c.workers, timeout=c.timeout))
+        return opened[0]
+
+    try:
+        yield open_verifier
+    finally:
+        for verifier in opened:
+            verifier.close()

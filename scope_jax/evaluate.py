@@ -5,21 +5,23 @@
 Writes DIR/eval.json and DIR/eval_samples.jsonl.
 """
 
-import functools
 import json
 import pathlib
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
-from absl import app, flags
+from absl import flags
 
-from scope_jax import rewards
+from scope_jax import assemble, overrides, rewards
+from scope_jax.checkpoints import check_workdir
 from scope_jax.data import chains
 from scope_jax.data.batches import PromptTable, take
+from scope_jax.data.records import write_text
+from scope_jax.meshes import make_mesh
 from scope_jax.scope import Policy, Sampling, Settle, by_row, ended, main_verdicts, sample, step_labels
-
-USEFUL, ERROR = rewards.STEP_LABELS.index("useful"), rewards.STEP_LABELS.index("error")
+from scope_jax.verify.settle import make_settle
 
 
 def evaluate(policy: Policy, table: PromptTable, tokenizer, key, config, settle: Settle) -> tuple[dict, list[dict]]:
@@ -96,6 +98,32 @@ def chain_measures(samples: list[dict]) -> dict:
     }
 
 
+def write_evaluation(workdir: str | pathlib.Path, measures: dict, samples: list[dict]) -> None:
+    """Writes the completions, then the measures: a folder with an eval.json has been evaluated to the end."""
+    workdir = pathlib.Path(workdir)
+    write_text(workdir / "eval_samples.jsonl", "".join(json.dumps(s, ensure_ascii=False) + "\n" for s in samples))
+    write_text(workdir / "eval.json", json.dumps(measures, indent=2) + "\n")
+
+
+def main(_):
+    config = ml_collections.FrozenConfigDict(_CONFIG.value)
+    check_workdir(_WORKDIR.value)
+    tokenizer = assemble.open_tokenizer(config)
+    _, table = assemble.load_tables(config, tokenizer)
+    policy = assemble.load_policy(config, make_mesh(config.mesh), tokenizer, max_subs=table.sub_mask.shape[1])
+    with assemble.host_verifier(config) as verifier:
+        settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
+        measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle)
+    write_evaluation(_WORKDIR.value, measures, samples)
+    print(json.dumps(measures, indent=2))
+
+
 def _mean(values) -> float | None:
     values = [float(v) for v in values]
     return sum(values) / len(values) if values else None
+
+
+if __name__ == "__main__":
+    _CONFIG = overrides.config_flag()
+    _WORKDIR = flags.DEFINE_string("workdir", None, "Folder that eval.json is written to.", required=True)
+    overrides.run(main)

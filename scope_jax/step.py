@@ -91,5 +91,5 @@ def summarise(experience: scope.Experience, eos_ids: tuple[int, ...]) -> dict:
         "length": jnp.mean(jnp.sum(experience.rollout.mask, axis=1).astype(jnp.float32)),
         "truncated": 1.0 - jnp.mean(scope.ended(experience.rollout, eos_ids).astype(jnp.float32)),
         "undecided": 1.0 - jnp.mean(valid.astype(jnp.float32)),
-        "sampled_tokens": experience.sampled_tokens,
+        "generated_tokens": experience.sampled_tokens,
     }

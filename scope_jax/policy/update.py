@@ -31,7 +31,9 @@ class TrainState:
 
 def make_optimizer(c: ml_collections.ConfigDict) -> optax.GradientTransformation:
     """AdamW behind a global-norm clip; constant learning rate after a linear warm-up. `c` is `config.optimizer`."""
-    schedule = optax.linear_schedule(c.learning_rate / (c.warmup + 1), c.learning_rate, c.warmup)
+    schedule = c.learning_rate
+    if c.warmup:
+        schedule = optax.linear_schedule(c.learning_rate / (c.warmup + 1), c.learning_rate, c.warmup)
     adam = optax.adamw(schedule, b1=c.b1, b2=c.b2, eps=c.eps, weight_decay=c.weight_decay)
     return optax.chain(optax.clip_by_global_norm(c.max_grad_norm), adam)
 

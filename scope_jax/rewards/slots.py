@@ -16,7 +16,7 @@ Where the answer stands (`scope_jax.verify.extract` follows the same table on th
 |                     | marker never stands in for it                                                                  |
 | no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: WRONG                    |
 
-The prompt never counts: tokens outside the mask are passed over, and a marker that begins before the completion is none.
+The prompt never counts: tokens outside the mask are passed over, and a marker that begins in the prompt is none.
 A slot is UNDECIDED when it does not end within WINDOW bytes, touches bytes that the token table is too narrow for, or
 holds an escaped brace before its end.
 """

@@ -14,7 +14,7 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its ow
 
 
 @functools.lru_cache(maxsize=1024)  # one gold answer meets a whole group of completions
-def _read(answer: str) -> tuple:
+def read_expression(answer: str) -> tuple:
     """What math-verify makes of an answer; nothing but text, or empty, if it cannot be read."""
     delimited = any(mark in answer for mark in ("$", "\\(", "\\["))
     text = answer if delimited else f"${answer}$"
@@ -24,10 +24,10 @@ def _read(answer: str) -> tuple:
 def symbolic_check(answer: str, gold: str) -> Result:
     """Right, wrong or unreadable gold, for answers that `plain_check` leaves open."""
     answer, gold = clean(answer), clean(gold)
-    expected = list(_read(gold))
+    expected = list(read_expression(gold))
     if all(isinstance(reading, str) for reading in expected):
         return Result.unreadable_gold
-    given = list(_read(answer))
+    given = list(read_expression(answer))
     if _rounded(answer, given, gold, expected):
         return Result.wrong
     return Result.right if given and verify(expected, given, timeout_seconds=None) else Result.wrong

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, UInt8, UInt32
 
 from scope_jax.rewards.scans import (
-    affine_scan,
     at,
     is_any,
     is_digit,
@@ -14,9 +13,11 @@ from scope_jax.rewards.scans import (
     phrase_ends,
     phrase_starts,
     shift,
+    span_keys,
 )
 
 OPERATORS = "+-*/"
+MAX_DIGITS = 10  # longer integers are not checked
 # A number between such words is part of a longer expression, which is not checked.
 WORDS_BEFORE = ("times", "plus", "minus", "of", "by", "over", "x")
 WORDS_AFTER = (
@@ -30,7 +31,7 @@ def wrong_equations(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:
 
     A side is an integer, or two integers joined by + - * or /, perhaps negative, with spaces or none; one side at least
     must have an operator. `a=34+27=61` is read at its second `=`. Anything more (three operands, decimals, powers,
-    variables, percent, units joined to the number, LaTeX commands) is left alone.
+    variables, percent, units joined to the number, LaTeX commands, more than `MAX_DIGITS` digits) is left alone.
 
     Values are taken modulo 2^32. What is equal stays equal, so that a right equation of any size is never called
     wrong; a wrong one passes if it is off by a multiple of 2^32. Division compares by cross-multiplication, and x / 0
@@ -42,9 +43,7 @@ def wrong_equations(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:
     blank, digit = is_any(lower, " \t"), is_digit(lower)
     back, ahead = last_true(~blank), next_true(~blank)  # nearest byte that is no blank
     run_start, run_end = last_true(~digit) + 1, next_true(~digit) - 1
-    value = affine_scan(
-        jnp.where(digit, 10, 0).astype(jnp.uint32), jnp.where(digit, lower - ord("0"), 0).astype(jnp.uint32)
-    )
+    value = _values(lower)
     plain = _plain_integers(lower)
     operator, closes_left = is_any(lower, OPERATORS), _continues_left(lower)
 
@@ -83,6 +82,16 @@ def wrong_equations(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:
     return checked & (left[0] * right[1] != right[0] * left[1])
 
 
+def _values(lower) -> UInt32[Array, "B S"]:
+    """At each digit, the last `MAX_DIGITS` digits of its number up to there."""
+    digit = is_digit(lower)
+    value, inside = jnp.zeros(lower.shape, jnp.uint32), digit
+    for k in range(MAX_DIGITS):
+        value += jnp.where(inside, shift(lower, -k) - ord("0"), 0).astype(jnp.uint32) * jnp.uint32(10**k % 2**32)
+        inside &= shift(digit, -k - 1)
+    return value
+
+
 def _value(first, negative, op, second, binary):
     """(numerator, denominator) modulo 2^32 of a side."""
     first = jnp.where(negative, jnp.uint32(0) - first, first)
@@ -92,19 +101,20 @@ def _value(first, negative, op, second, binary):
 
 
 def _plain_integers(lower):
-    """True on the digits of integers that nothing is joined to (no decimals, identifiers, powers, thousands)."""
+    """True on the digits of short integers that nothing is joined to (no decimals, identifiers, powers, thousands)."""
     digit = is_digit(lower)
     joined = is_letter(lower) | (lower >= 128) | is_any(lower, "_\\")
-    tied_before = joined | is_any(lower, ".,")
+    tied_before = joined | is_any(lower, ".,!")
     tied_after = joined | is_any(lower, "^!%{([") | (is_any(lower, ".,:") & shift(digit, 1))
-    return digit & ~at(tied_before, last_true(~digit)) & ~at(tied_after, next_true(~digit))
+    before, after = last_true(~digit), next_true(~digit)
+    return digit & ~at(tied_before, before) & ~at(tied_after, after) & (after - before - 1 <= MAX_DIGITS)
 
 
 def _continues_left(lower):
     """Bytes that, standing before a number, make it part of something longer."""
     letter = is_letter(lower)
     in_command = letter & (at(lower, last_true(~letter)) == ord("\\"))  # \times, \cdot and all others
-    tail = is_digit(lower) | (lower >= 128) | is_any(lower, OPERATORS + "^)]}!%_\\")
+    tail = is_digit(lower) | (lower >= 128) | is_any(lower, OPERATORS + "^)]}%_\\")
     return tail | in_command | phrase_ends(lower, WORDS_BEFORE)
 
 
@@ -133,10 +143,8 @@ def quantities(lower: UInt8[Array, "B S"]) -> tuple[tuple[UInt32[Array, "B S"], 
     """
     digit, blank = is_digit(lower), is_any(lower, " \t")
     inside = digit | ((lower == ord(".")) & shift(digit, -1) & shift(digit, 1))
-    key = affine_scan(
-        jnp.where(inside, 0x01000193, 0).astype(jnp.uint32), jnp.where(inside, lower, 0).astype(jnp.uint32)
-    )
     start, back = last_true(~inside) + 1, last_true(~blank)
+    key = span_keys(lower, start)
     counts = enumerators(lower) | at(phrase_ends(lower, ("sub-",)), start - 1)
     counts |= at(phrase_ends(lower, ("step",)), at(back, start - 1, -1))
     number = inside & ~shift(inside, 1) & ~counts

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, UInt8, UInt32
+
+MULTIPLIER = 0x01000193  # of hashes; odd
 
 
 def shift(x: Array, k: int) -> Array:
@@ -32,13 +35,20 @@ def at(x: Array, index: Int[Array, "B K"], outside: int = 0) -> Array:
     return jnp.take_along_axis(padded, jnp.clip(index, -1, x.shape[1]) + 1, axis=1)
 
 
-def affine_scan(factor: UInt32[Array, "B S"], addend: UInt32[Array, "B S"]) -> UInt32[Array, "B S"]:
-    """y[p] = factor[p] * y[p - 1] + addend[p] modulo 2^32, y[-1] = 0: numbers and hashes read digit by digit."""
+def span_keys(codes: UInt8[Array, "B S"], start: Int[Array, "B S"]) -> UInt32[Array, "B S"]:
+    """Hash of codes[start[p]..p] for each p, the same wherever the span stands: a polynomial modulo 2^32.
 
-    def combine(left, right):
-        return left[0] * right[0], left[1] * right[0] + right[1]
+    From one running sum: the multiplier is odd, so its powers can be divided out again.
+    """
+    size = codes.shape[1]
+    powers, inverses = (jnp.asarray(_powers(base, size)) for base in (MULTIPLIER, pow(MULTIPLIER, -1, 2**32)))
+    running = jnp.cumsum(codes * powers, axis=1, dtype=jnp.uint32)
+    return (running - at(running, start - 1)) * inverses[jnp.clip(start, 0, size - 1)]
 
-    return lax.associative_scan(combine, (factor, addend), axis=1)[1]
+
+def _powers(base: int, size: int) -> np.ndarray:
+    """base^0 .. base^(size - 1) modulo 2^32."""
+    return np.cumprod(np.full(size, base, np.uint32), dtype=np.uint32) * np.uint32(pow(base, -1, 2**32))
 
 
 def is_letter(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:

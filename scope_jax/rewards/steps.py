@@ -8,7 +8,7 @@ from scope_jax.rewards.bytes import ByteView
 from scope_jax.rewards.equations import enumerators, quantities, wrong_equations
 from scope_jax.rewards.qpr import STEP_LABELS
 from scope_jax.rewards.scans import (
-    affine_scan,
+    MULTIPLIER,
     at,
     is_any,
     is_digit,
@@ -18,6 +18,7 @@ from scope_jax.rewards.scans import (
     phrase_starts,
     seen_earlier,
     shift,
+    span_keys,
     step_edges,
     step_sums,
 )
@@ -154,7 +155,7 @@ def _ngram_keys(text) -> UInt32[Array, "B S"]:
     """Key of the n-gram that ends at each place."""
     key = jnp.zeros(text.shape, jnp.uint32)
     for k in range(NGRAM - 1, -1, -1):
-        key = key * jnp.uint32(0x01000193) + shift(text, -k)
+        key = key * jnp.uint32(MULTIPLIER) + shift(text, -k)
     return key
 
 
@@ -166,8 +167,8 @@ def _ngram_valid(text_ids, max_steps) -> Bool[Array, "B S"]:
 
 def _step_keys(text, text_ids) -> UInt32[Array, "B S"]:
     """Key of the step's text up to each place."""
-    same = shift(text_ids, -1).at[:, 0].set(-1) == text_ids
-    return affine_scan(jnp.where(same, 0x01000193, 0).astype(jnp.uint32), text.astype(jnp.uint32) + 1)
+    changes = shift(text_ids, -1).at[:, 0].set(-1) != text_ids
+    return span_keys(text, last_true(changes))
 
 
 def _is_last(text_ids, max_steps) -> Bool[Array, "B S"]:

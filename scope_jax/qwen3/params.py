@@ -23,13 +23,14 @@ class Leaf:
 def describe(config: Config) -> dict:
     """The pytree of `Leaf`s of a model. Layers are stacked on a leading axis, as `lax.scan` wants them."""
     c, n = config, config.num_layers
+    kv_shape = (n, c.d_model, c.num_kv_heads, c.head_dim)
     leaves = {
         "embed": Leaf((c.vocab_size, c.d_model), ("vocab", "embed"), "normal"),
         "layers": {
             "attn_norm": Leaf((n, c.d_model), ("layers", "norm"), "ones"),
             "q": Leaf((n, c.d_model, c.num_heads, c.head_dim), ("layers", "embed", "heads", "head_dim"), "normal"),
-            "k": Leaf((n, c.d_model, c.num_kv_heads, c.head_dim), ("layers", "embed", "kv_heads", "head_dim"), "normal"),
-            "v": Leaf((n, c.d_model, c.num_kv_heads, c.head_dim), ("layers", "embed", "kv_heads", "head_dim"), "normal"),
+            "k": Leaf(kv_shape, ("layers", "embed", "kv_heads", "head_dim"), "normal"),
+            "v": Leaf(kv_shape, ("layers", "embed", "kv_heads", "head_dim"), "normal"),
             "o": Leaf((n, c.num_heads, c.head_dim, c.d_model), ("layers", "heads", "head_dim", "embed"), "normal"),
             "q_norm": Leaf((n, c.head_dim), ("layers", "head_dim"), "ones"),
             "k_norm": Leaf((n, c.head_dim), ("layers", "head_dim"), "ones"),

@@ -21,6 +21,8 @@ import ml_collections
 from absl import app, flags
 from ml_collections import config_flags
 
+from scope_jax.data.records import write_text
+
 flags.disclaim_key_flags()  # --help lists the flags defined here as the entry point's own
 
 FREE_FIELDS = ("log", "checkpoint")  # groups of fields that may change when a run goes on: they do not touch its result
@@ -120,9 +122,7 @@ def record_config(workdir: str | os.PathLike, config: ml_collections.ConfigDict,
                     f"{path}: this run began with {name} = {_shown(before, name)}, and now it is {_shown(now, name)}. "
                     "Go on with the same config, or choose another --workdir"
                 )
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(config_to_json(config), encoding="utf-8")
-    os.replace(unfinished, path)
+    write_text(path, config_to_json(config))
 
 
 def _shown(values: dict[str, Any], name: str) -> str:

@@ -150,6 +150,10 @@ def test_a_run_that_goes_on_with_another_config_is_refused_with_the_field_and_bo
     more.new_field = 1
     with pytest.raises(ValueError, match="began with new_field = absent, and now it is 1"):
         record_config(tmp_path, more, resuming=True)
+    fewer = make_config()
+    del fewer.seed
+    with pytest.raises(ValueError, match="began with seed = 0, and now it is absent"):
+        record_config(tmp_path, fewer, resuming=True)
     assert json.loads((tmp_path / "config.json").read_text())["asr"]["beta"] == 0.5
 
 

@@ -10,7 +10,10 @@ def policy_logprobs(logits: Float[Array, "... V"], temperature: float) -> Float[
 
     Greedy decoding (temperature 0) reports the log-probs of temperature 1.
     """
-    return jax.nn.log_softmax(logits / temperature if temperature > 0 else logits, axis=-1)
+    # The largest is taken off before the division: after it, a fused multiply-add leaves a rest that overflows exp.
+    shifted = logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    shifted = shifted / temperature if temperature > 0 else shifted
+    return shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis=-1, keepdims=True))
 
 
 def keep_top_k(logits: Float[Array, "B V"], top_k: int) -> Float[Array, "B V"]:
@@ -22,7 +25,10 @@ def keep_top_k(logits: Float[Array, "B V"], top_k: int) -> Float[Array, "B V"]:
 
 
 def keep_top_p(logits: Float[Array, "B V"], top_p: float) -> Float[Array, "B V"]:
-    """Minus infinity for all but the smallest set of likeliest tokens whose mass reaches `top_p`; 1.0 keeps all."""
+    """Minus infinity for all but the smallest set of likeliest tokens whose mass reaches `top_p`; 1.0 keeps all.
+
+    The likeliest token stays, whatever `top_p`; ties with the last one stay too.
+    """
     if top_p >= 1.0:
         return logits
     descending = jnp.sort(logits, axis=-1, descending=True)

@@ -171,7 +171,7 @@ def read_numbers(text: UInt8[Array, "R N"], length: Int[Array, "R"]) -> tuple[In
     phase = state["phase"]
     finished = jnp.where(latex, phase == _PAST, (phase <= _BOTTOM) & (state["count"] > 0))
     finished &= ~((phase == _WHOLE) & state["commas"] & (state["group"] != 3))
-    read = finished & ~state["bad"] & (state["bottom"] > 0)
+    read = finished & ~state["bad"]
     divisor = jnp.maximum(jnp.gcd(state["top"], state["bottom"]), 1)
     top = jnp.where(negative ^ state["minus"], -state["top"], state["top"])
     return jnp.where(read, jnp.sign(top) * (jnp.abs(top) // divisor), 0), jnp.where(read, state["bottom"] // divisor, 0)

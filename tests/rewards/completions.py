@@ -136,16 +136,15 @@ class Writer:
     def __init__(self, tokenizer):
         self.spelled = token_spellings(tokenizer)
         self.ids = {text: token for token, text in enumerate(self.spelled) if text}
-        self.longest = max(map(len, self.ids))
+        self.sizes = {byte: sorted({len(text) for text in self.ids if text[0] == byte}) for byte in range(256)}
         self.silent = [token for token, text in enumerate(self.spelled) if not text]
 
     def tokens(self, rng, text):
         """Random tokens that spell the text."""
         ids, place = [], 0
         while place < len(text):
-            fits = [
-                n for n in range(1, self.longest + 1) if text[place : place + n] in self.ids and place + n <= len(text)
-            ]
+            fits = [size for size in self.sizes[text[place]] if text[place : place + size] in self.ids]
+            fits = [size for size in fits if place + size <= len(text)]
             size = fits[rng.integers(len(fits))]
             ids.append(self.ids[text[place : place + size]])
             place += size

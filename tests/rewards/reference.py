@@ -8,6 +8,8 @@ BLANK = [" ", "\t", "\r", "\n", "$"]
 
 def starts(text, marker):
     """Every place where a marker stands."""
+    if marker not in text:
+        return []
     return [i for i in range(len(text)) if text[i : i + len(marker)] == marker]
 
 

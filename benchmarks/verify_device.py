@@ -1,4 +1,4 @@
-"""How fast answers are checked: on the device, and on the host by the verifier and by math-verify alone, on the same rows.
+"""How fast answers are checked on the device, and on the host by the verifier and by math-verify, on the same rows.
 
     python benchmarks/verify_device.py --tokenizer=scope_jax/data/chains_model --rows=384 --length=1024
 

@@ -37,3 +37,8 @@ def tiny_params(tiny_config):
         return jnp.asarray(0.2 * rng.normal(size=leaf.shape) + (leaf.init == "ones"), jnp.float32)
 
     return jax.tree.map(draw, describe(tiny_config), is_leaf=lambda x: isinstance(x, Leaf))
+
+
+def pytest_collection_modifyitems(items):
+    """Slow tests run last: a mistake shows early."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ml_collections
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from scope_jax.data.records import write_text
@@ -34,13 +34,16 @@ def config_flag() -> flags.FlagHolder:
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-    """`absl.app.run` with errors of the command line that take one line."""
+    """`absl.app.run`, but errors of the command line take one line and libraries log warnings only (see --verbosity)."""
 
     def parse(argv: Sequence[str]) -> list[str]:
         try:
-            return parse_flags(argv)
+            rest = parse_flags(argv)
         except CommandLineError as error:
             sys.exit(f"{pathlib.Path(argv[0]).name}: {error}")
+        if flags.FLAGS["verbosity"].using_default_value:
+            flags.FLAGS.verbosity = logging.WARNING  # absl would show every library's chatter
+        return rest
 
     app.run(main, flags_parser=parse)
 

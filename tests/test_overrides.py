@@ -26,6 +26,7 @@ def get_config(variant="scope"):
     return c
 """
 PROGRAM = """
+import logging
 from absl import flags
 from scope_jax import overrides
 
@@ -33,6 +34,7 @@ CONFIG = overrides.config_flag()
 flags.DEFINE_string("workdir", None, "folder of the run")
 
 def main(_):
+    logging.info("chatter of a library")
     print(overrides.config_to_json(CONFIG.value), flush=True)
 
 if __name__ == "__main__":
@@ -110,6 +112,11 @@ def test_a_config_that_cannot_be_loaded_is_named(program, argument, message):
 def test_an_override_before_its_config_is_refused(program):
     status, _, error = program("--config.seed=3", "--config=job.py")
     assert status == 1 and "before a value for --config" in error and "Traceback" not in error
+
+
+def test_libraries_log_nothing_below_a_warning_unless_asked(program):
+    assert program("--config=job.py")[2] == ""
+    assert "chatter" in program("--config=job.py", "--verbosity=0")[2]
 
 
 def test_help_lists_the_flags(program):

@@ -17,6 +17,7 @@ from scope_jax.rewards.scans import (
 )
 
 OPERATORS = "+-*/"
+SPELLINGS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "×": "*", "·": "*", "÷": "/", "−": "-"}
 MAX_DIGITS = 10  # longer integers are not checked
 # A number between such words is part of a longer expression, which is not checked.
 WORDS_BEFORE = ("times", "plus", "minus", "of", "by", "over", "x")
@@ -26,12 +27,26 @@ WORDS_AFTER = (
 )  # fmt: skip
 
 
+def plain_operators(lower: UInt8[Array, "B S"]) -> UInt8[Array, "B S"]:
+    """The text with `SPELLINGS` of operators written as + - * /, blanks in the rest of their place."""
+    plain = lower
+    for spelling, operator in SPELLINGS.items():
+        spelling = spelling.encode().decode("latin-1")  # one character a byte
+        start = phrase_starts(lower, (spelling,))
+        rest = jnp.zeros(lower.shape, bool)
+        for k in range(1, len(spelling)):
+            rest |= shift(start, -k)
+        plain = jnp.where(start, jnp.uint8(ord(operator)), jnp.where(rest, jnp.uint8(ord(" ")), plain))
+    return plain
+
+
 def wrong_equations(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:
     """True at each `=` whose two sides are plainly different numbers.
 
-    A side is an integer, or two integers joined by + - * or /, perhaps negative, with spaces or none; one side at least
-    must have an operator. `a=34+27=61` is read at its second `=`. Anything more (three operands, decimals, powers,
-    variables, percent, units joined to the number, LaTeX commands, more than `MAX_DIGITS` digits) is left alone.
+    A side is an integer, or two integers joined by + - * or / (or `SPELLINGS`), perhaps negative, with spaces or none;
+    one side at least must have an operator. `a=34+27=61` is read at its second `=`. Anything more (three operands,
+    decimals, powers, variables, percent, units joined to the number, other LaTeX commands, more than `MAX_DIGITS`
+    digits) is left alone.
 
     Values are taken modulo 2^32. What is equal stays equal, so that a right equation of any size is never called
     wrong; a wrong one passes if it is off by a multiple of 2^32. Division compares by cross-multiplication, and x / 0
@@ -40,6 +55,7 @@ def wrong_equations(lower: UInt8[Array, "B S"]) -> Bool[Array, "B S"]:
     Args:
       lower: lower-case bytes, 0 where there is none.
     """
+    lower = plain_operators(lower)
     blank, digit = is_any(lower, " \t"), is_digit(lower)
     back, ahead = last_true(~blank), next_true(~blank)  # nearest byte that is no blank
     run_start, run_end = last_true(~digit) + 1, next_true(~digit) - 1
@@ -113,7 +129,7 @@ def _plain_integers(lower):
 def _continues_left(lower):
     """Bytes that, standing before a number, make it part of something longer."""
     letter = is_letter(lower)
-    in_command = letter & (at(lower, last_true(~letter)) == ord("\\"))  # \times, \cdot and all others
+    in_command = letter & (at(lower, last_true(~letter)) == ord("\\"))  # \frac, \quad, ...
     tail = is_digit(lower) | (lower >= 128) | is_any(lower, OPERATORS + "^)]}%_\\")
     return tail | in_command | phrase_ends(lower, WORDS_BEFORE)
 
@@ -141,6 +157,7 @@ def quantities(lower: UInt8[Array, "B S"]) -> tuple[tuple[UInt32[Array, "B S"], 
     Returns:
       ((number keys, where), (operation keys, where)), each key at the last digit of its (second) number.
     """
+    lower = plain_operators(lower)
     digit, blank = is_digit(lower), is_any(lower, " \t")
     inside = digit | ((lower == ord(".")) & shift(digit, -1) & shift(digit, 1))
     start, back = last_true(~inside) + 1, last_true(~blank)

@@ -11,22 +11,23 @@ import pytest
 
 from scope_jax.rewards.equations import quantities, wrong_equations
 
-SIZE = 64
+SIZE, ROWS = 64, 500  # one shape for all calls: one compilation
 WRONG = jax.jit(wrong_equations)
 QUANTITIES = jax.jit(quantities)
 BEFORE = r"(?:^|[^a-z])(?:times|plus|minus|of|by|over|x)\Z"
 AFTER = r"(?:times|plus|minus|over|x|mod|divided|multiplied|percent|hundred|thousand|million|billion|dozen)(?![a-z])"
 
 
-def rows(texts, size=SIZE):
-    data = [text.lower().encode("utf-8") for text in texts]
-    assert max(map(len, data)) <= size
-    return jnp.asarray(np.array([np.frombuffer(d.ljust(size, b"\0"), np.uint8) for d in data]))
+def rows(texts):
+    data = [text.lower().encode("utf-8") for text in texts] + [b""] * (ROWS - len(texts))
+    assert max(map(len, data)) <= SIZE
+    return jnp.asarray(np.array([np.frombuffer(d.ljust(SIZE, b"\0"), np.uint8) for d in data]))
 
 
-def flagged(texts, size=SIZE):
+def flagged(texts):
     """Places of the equal signs that the kernel calls wrong, row by row."""
-    return [list(np.flatnonzero(row)) for row in np.asarray(WRONG(rows(texts, size)))]
+    parts = [np.asarray(WRONG(rows(texts[i : i + ROWS]))) for i in range(0, len(texts), ROWS)]
+    return [list(np.flatnonzero(row)) for row in np.concatenate(parts)[: len(texts)]]
 
 
 def plain(text, start, end):
@@ -74,7 +75,10 @@ def value(a, op, b, negative):
 
 def wrong_by_reading(text):
     """The rule once more, on Latin-1 strings with regular expressions."""
-    text, wrong = text.lower().encode("utf-8").decode("latin-1"), []
+    for spelling, operator in {r"\\times(?![a-z])": "*", r"\\cdot(?![a-z])": "*", "×": "*", "−": "-"}.items():
+        pattern = rf"(?<![a-z]){spelling}"
+        text = re.sub(pattern, lambda m, op=operator: op.ljust(len(m.group().encode())), text.lower())
+    text, wrong = text.encode("utf-8").decode("latin-1"), []
     for place in (m.start() for m in re.finditer("=", text)):
         left, right = side_before(text[:place]), side_after(text[place + 1 :])
         if left and right and (left[1] or right[1]) and None not in (left[0], right[0]) and left[0] != right[0]:
@@ -139,8 +143,9 @@ def test_a_right_equation_is_never_called_wrong_whatever_its_shape():
 
 @pytest.mark.parametrize(
     "text",
-    ["b=61-15=56.", "34 + 27 = 62", "(34+27=62)", "x = 7*8 = 54 apples", "61 = 34+28", "12/4=2", "$34+27=62$",
-     "5-8=3", "15-61=-45", "=-46+10=-35", "3+4=2*3", "1/2=2/5", "99999*99999=9999800002", "Sum! 3+4=8", "<<3+4=8>>8"],
+    ["b=61-15=56.", "34 + 27 = 62", "(34+27=62)", "x = 7*8 = 54 apples", "61 = 34+28", "12/4=2", "$34+27=62$", "5-8=3",
+     "15-61=-45", "=-46+10=-35", "3+4=2*3", "1/2=2/5", "99999*99999=9999800002", "Sum! 3+4=8", "3 \\times 4 = 13",
+     "3−4=1", "3\\cdot4=13", "12÷4=2", "<<3+4=8>>8"],
 )  # fmt: skip
 def test_plainly_wrong_equations_are_called_wrong(text):
     assert flagged([text])[0], text
@@ -149,10 +154,10 @@ def test_plainly_wrong_equations_are_called_wrong(text):
 @pytest.mark.parametrize(
     "text",
     ["a=34+27=61.", "a=34+27=61\n[SUB-1 ANSWER] 61", "12/4=3", "99999*99999=9999800001", "15-61=-46", "7/0=3", "0/0=1",
-     "2*34+27=95", "(3+4)*2=14", "2^3+4=12", "x3+4=8", "2x+3=7", "5!+2=122", "3.5+2=5.5", "1,234+1=1,235", "5+5=1 mod 9",
-     "3+5=1 (mod 7)", "2 \\times 3+4=10", "2 times 3+4=10", "half of 3+5=4", "1 1/2=3/2", "5+9=7 \\times 2", "5+9=7 times 2",
-     "10+10=20%", "3+4=7cm", "3+4=7x", "2+3=5.0", "2+3=5,000", "3+4<=8", "3+4>=8", "3+4!=8", "3+4==8", "3+4≠8", "3−4=1+1",
-     "10:30+5=10:35", "3+4=8!", "5!3+4=8", "3+4=\n8"],
+     "2*34+27=95", "(3+4)*2=14", "2^3+4=12", "x3+4=8", "2x+3=7", "5!+2=122", "3.5+2=5.5", "1,234+1=1,235", "3−4=-1",
+     "5+5=1 mod 9", "3+5=1 (mod 7)", "2 \\times 3+4=10", "2 times 3+4=10", "half of 3+5=4", "1 1/2=3/2", "3×4=12",
+     "5+9=7 \\times 2", "5+9=7 times 2", "10+10=20%", "3+4=7cm", "3+4=7x", "2+3=5.0", "2+3=5,000", "3+4<=8", "3+4>=8",
+     "3+4!=8", "3+4==8", "3+4≠8", "10:30+5=10:35", "3+4=8!", "5!3+4=8", "3+4=\n8", "12345678901+1=5"],
 )  # fmt: skip
 def test_what_is_right_or_more_than_two_integers_is_left_alone(text):
     assert not flagged([text])[0], text
@@ -160,8 +165,8 @@ def test_what_is_right_or_more_than_two_integers_is_left_alone(text):
 
 def test_padding_and_place_never_change_what_is_wrong():
     text = "b=61-15=56."
-    for size, lead in [(11, ""), (32, ""), (32, "ok. "), (64, "a=34+27=61.\n\n")]:
-        assert flagged([lead + text], size) == [[len(lead) + 7]]
+    for lead in ["", "ok. ", "a=34+27=61.\n\n", "\n" * (SIZE - len(text))]:
+        assert flagged([lead + text]) == [[len(lead) + 7]]
 
 
 def keys_of(text):

@@ -19,26 +19,29 @@ from scope_jax.rewards.steps import (
     STATEMENT,
 )
 
-SIZE, STEPS = 512, 12
+SIZE, STEPS, ROWS = 640, 12, 128  # one shape for all calls: one compilation
 LABELS = jax.jit(rule_labels, static_argnames="max_steps")
 SEGMENTS = jax.jit(segment_steps, static_argnames="max_steps")
 
 
-def view_of(texts, size=SIZE, junk=0, rows=None):
-    """Byte rows; enough rows are added that every call of a test shares one compilation."""
-    texts = texts + [""] * ((rows or len(texts)) - len(texts))
-    data = [text.encode()[:size] for text in texts]
-    mask = np.arange(size)[None] < np.array([len(d) for d in data])[:, None]
-    table = np.array([np.frombuffer(d.ljust(size, bytes([junk])), np.uint8) for d in data])
+def view_of(texts, junk=0):
+    data = [text.encode()[:SIZE] for text in texts] + [b""] * (ROWS - len(texts))
+    mask = np.arange(SIZE)[None] < np.array([len(d) for d in data])[:, None]
+    table = np.array([np.frombuffer(d.ljust(SIZE, bytes([junk])), np.uint8) for d in data])
     return ByteView(jnp.asarray(table), jnp.asarray(mask), jnp.zeros_like(jnp.asarray(mask)))
 
 
 def named(labels, mask):
-    return [[STEP_LABELS[label] for label in row[real]] for row, real in zip(np.asarray(labels), np.asarray(mask))]
+    labels, mask = np.asarray(labels), np.asarray(mask)
+    return [[STEP_LABELS[label] for label in row[real]] for row, real in zip(labels, mask, strict=True)]
 
 
 def labels_of(*texts, **options):
-    return named(*LABELS(view_of(list(texts), rows=8, **options), max_steps=STEPS))[: len(texts)]
+    return named(*LABELS(view_of(texts, **options), max_steps=STEPS))[: len(texts)]
+
+
+def chunks(texts):
+    return [texts[i : i + ROWS] for i in range(0, len(texts), ROWS)]
 
 
 # The rules once more, on strings.
@@ -152,8 +155,8 @@ def completion(draw):
 
 def test_labels_equal_a_reading_of_the_rules_on_thousands_of_completions():
     draw = random.Random(0)
-    texts = [completion(draw) for _ in range(3000)]
-    got = named(*LABELS(view_of(texts), max_steps=STEPS))
+    texts = [completion(draw) for _ in range(2048)]
+    got = [labels for chunk in chunks(texts) for labels in labels_of(*chunk)]
     seen = set()
     for text, labels in zip(texts, got, strict=True):
         want = labels_by_reading(text, STEPS)
@@ -219,7 +222,7 @@ def test_padding_and_leading_blank_lines_never_change_the_labels():
     assert labels_of(text) == expected
     assert labels_of(text, junk=ord("7")) == expected
     assert labels_of("\n\n  " + text + "\n\n\n") == expected
-    assert named(*LABELS(view_of([text], len(text)), max_steps=3)) == expected  # no padding at all
+    assert labels_of("\n" * (SIZE - len(text)) + text) == expected  # no padding at all
 
 
 def test_a_completion_without_text_has_no_steps():
@@ -227,7 +230,7 @@ def test_a_completion_without_text_has_no_steps():
 
 
 def test_an_unsure_byte_never_makes_an_error():
-    view = view_of(["b=61-15=56.\n\nb=61-15=56.", "b=61-15=56."], rows=8)
+    view = view_of(["b=61-15=56.\n\nb=61-15=56.", "b=61-15=56."])
     unsure = view.unsure.at[0, 3].set(True)
     assert named(*LABELS(view.replace(unsure=unsure), max_steps=STEPS))[:2] == [["useful", "error"], ["error"]]
 
@@ -241,17 +244,18 @@ def test_steps_past_the_limit_are_merged_into_the_last_and_not_dropped():
 
 def test_only_long_paragraphs_are_cut_at_sentence_ends():
     sentence = "We know that the first number is small. "
-    short, long = (sentence * 3).strip(), (sentence * 12).strip()
+    short, long = (sentence * 3).strip(), (sentence * 10).strip()
     texts = [short, long, "1. " + long, long[:-1] + " 3.5 e.g.so", short + "\n\n" + long]
-    _, count = SEGMENTS(view_of(texts, 640), max_steps=32)
-    np.testing.assert_array_equal(count, [1, 12, 12, 12, 13])
+    _, count = SEGMENTS(view_of(texts), max_steps=STEPS)
+    np.testing.assert_array_equal(count[:5], [1, 10, 10, 10, 11])
 
 
 def test_segments_equal_a_reading_of_the_rule():
     draw = random.Random(2)
     pieces = ["a b.", "Is it? ", "x", ". ", "\n", "\n\n", " \n\t\n", "1. ", "\n2. ", "word " * 20, "end! ", "3.5 "]
-    texts = ["".join(draw.choices(pieces, k=draw.randint(1, 30)))[:SIZE] for _ in range(3000)]
-    ids, count = (np.asarray(x) for x in SEGMENTS(view_of(texts), max_steps=STEPS))
+    texts = ["".join(draw.choices(pieces, k=draw.randint(1, 30)))[:SIZE] for _ in range(2048)]
+    parts = [SEGMENTS(view_of(chunk), max_steps=STEPS) for chunk in chunks(texts)]
+    ids, count = (np.concatenate(part) for part in zip(*parts, strict=True))
     for text, row, n in zip(texts, ids, count, strict=True):
         steps = steps_by_reading(text, STEPS)
         lead = len(text) - sum(map(len, steps))
@@ -280,9 +284,9 @@ def test_ordinary_solutions_get_sane_labels():
 def test_labels_from_tokens_are_those_of_the_text():
     text = "a=34+27=61.\n\nSo a is 61.\n\nb=61-15=56."
     table = TokenBytes(jnp.arange(256, dtype=jnp.uint8)[:, None], jnp.ones(256, jnp.int32), markers=None)
-    tokens = np.frombuffer(("1+1=3.\n\n" + text).encode(), np.uint8).astype(np.int32)[None].repeat(8, axis=0)
+    tokens = np.frombuffer(("1+1=3.\n\n" + text).encode(), np.uint8).astype(np.int32)[None].repeat(ROWS, axis=0)
     mask = jnp.broadcast_to(
         jnp.arange(tokens.shape[1]) >= 8, tokens.shape
     )  # the prompt's wrong equation does not count
     view = completion_bytes(jnp.asarray(tokens), mask, table, size=SIZE)
-    assert named(*LABELS(view, max_steps=STEPS)) == [["useful", "mechanical", "error"]] * 8
+    assert named(*LABELS(view, max_steps=STEPS)) == [["useful", "mechanical", "error"]] * ROWS

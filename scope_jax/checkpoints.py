@@ -1,7 +1,7 @@
 """Checkpoints of a run: written by orbax in the background, read back only where they are whole.
 
-A checkpoint is a pytree of arrays (parameters, optimizer state, step, PRNG keys: typed keys travel as their key data) and
-a small JSON object (stage, data position, ...). Orbax writes into a temporary folder and renames it when all is there.
+A checkpoint is a pytree of arrays (parameters, optimizer state, step, PRNG keys; typed keys travel as their key data)
+and a small JSON object (stage, data position, ...). Orbax writes into a temporary folder and renames it at the end.
 """
 
 import dataclasses
@@ -130,7 +130,8 @@ class Checkpoints:
         if broken:  # not the same as a new run: a disk that fails to read must not make training start again
             reasons = "; ".join(f"{step}: {_first_line(error)}" for step, error in broken.items())
             raise RuntimeError(
-                f"{self._folder}: no checkpoint can be read ({reasons}). Repair the disk, or remove the folder to start again"
+                f"{self._folder}: no checkpoint can be read ({reasons}). "
+                "Repair the disk, or remove the folder to start again"
             )
         return None
 
@@ -181,7 +182,9 @@ def check_workdir(workdir: str | os.PathLike, needed_bytes: int = 0) -> None:
         if path.is_dir():
             probe.unlink(missing_ok=True)
         reason = error.strerror or error
-        raise OSError(f"workdir {path} cannot be written: {reason}. Choose another --workdir or free its disk") from error
+        raise OSError(
+            f"workdir {path} cannot be written: {reason}. Choose another --workdir or free its disk"
+        ) from error
     free = shutil.disk_usage(path).free
     if free < needed_bytes:
         raise OSError(

@@ -107,7 +107,9 @@ class MetricsWriter:
         for row in rows:
             unknown = row.keys() - set(ROLLOUT_FIELDS)
             if unknown:
-                raise ValueError(f"rollout log: unknown field {sorted(unknown)[0]!r}; it has {', '.join(ROLLOUT_FIELDS)}")
+                raise ValueError(
+                    f"rollout log: unknown field {sorted(unknown)[0]!r}; it has {', '.join(ROLLOUT_FIELDS)}"
+                )
             row = row | {"step": step}
             row |= {"verdicts": _words(row.get("verdicts"), VERDICTS), "labels": _words(row.get("labels"), STEP_LABELS)}
             records.append({name: _plain(row.get(name)) for name in ROLLOUT_FIELDS})
@@ -179,7 +181,7 @@ class NonFiniteError(FloatingPointError):
 
 
 def all_finite(tree: PyTree) -> PyTree:
-    """For each array of a tree, whether all its elements are finite: small enough to leave a jitted update every time."""
+    """For each array of a tree, whether all its elements are finite: small enough to come out of every update."""
     return jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), tree)
 
 

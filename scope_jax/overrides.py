@@ -30,11 +30,13 @@ FREE_FIELDS = ("log", "checkpoint")  # groups of fields that may change when a r
 
 def config_flag() -> flags.FlagHolder:
     """Defines `--config=FILE.py[:NAME]` and its overrides; the holder's value is a locked ConfigDict."""
-    return config_flags.DEFINE_config_file("config", help_string="config file, with the name of a variant after a colon")
+    return config_flags.DEFINE_config_file(
+        "config", help_string="config file, with the name of a variant after a colon"
+    )
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-    """`absl.app.run`, but errors of the command line take one line and libraries log warnings only (see --verbosity)."""
+    """`absl.app.run`, but a wrong command line gives one line, and libraries log warnings only (see --verbosity)."""
 
     def parse(argv: Sequence[str]) -> list[str]:
         try:
@@ -154,7 +156,11 @@ def _load_config(argv: Sequence[str]) -> ml_collections.ConfigDict | None:
 def _overridden(argv: Sequence[str]) -> list[str]:
     """Names of the fields that the command line sets."""
     words = (word.split("=", 1)[0].lstrip("-") for word in argv if word.startswith("-"))
-    return [word.removeprefix("no").removeprefix("config.") for word in words if word.removeprefix("no").startswith("config.")]
+    return [
+        word.removeprefix("no").removeprefix("config.")
+        for word in words
+        if word.removeprefix("no").startswith("config.")
+    ]
 
 
 def _require_field(name: str, config: ml_collections.ConfigDict) -> None:
@@ -171,7 +177,9 @@ def _nearest(name: str, known: list[str], prefix: str) -> str:
     """A question after the nearest name, empty where none is near. The last part of a name counts most."""
     last = name.rsplit(".", 1)[-1]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    near = near or [full for full in known if difflib.SequenceMatcher(None, full.rsplit(".", 1)[-1], last).ratio() > 0.7]
+    near = near or [
+        full for full in known if difflib.SequenceMatcher(None, full.rsplit(".", 1)[-1], last).ratio() > 0.7
+    ]
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
@@ -182,7 +190,9 @@ def _require_same_kind(name: str, default: Any, value: Any) -> None:
     kinds = {_kind(x) for x in default}
     wrong = [x for x in value if _kind(x) not in kinds]
     if wrong:
-        raise CommandLineError(f"--config.{name}: {wrong[0]!r} is no {' or '.join(sorted(kinds))}; the default is {default}")
+        raise CommandLineError(
+            f"--config.{name}: {wrong[0]!r} is no {' or '.join(sorted(kinds))}; the default is {default}"
+        )
 
 
 def _kind(value: Any) -> str:

@@ -50,7 +50,9 @@ def write_plots(output: str | pathlib.Path, curves: dict[str, list[list[dict[str
     return written
 
 
-def curve(run: list[dict[str, Any]], name: str, *, by_tokens: bool) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+def curve(
+    run: list[dict[str, Any]], name: str, *, by_tokens: bool
+) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Places and smoothed values of one measure of one run: a running mean over a twentieth of the run, centred.
 
     Args:

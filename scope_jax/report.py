@@ -2,8 +2,8 @@
 
     python -m scope_jax.report --runs=runs/quickstart
 
-Reads RUNS/METHOD/seed-N/eval.json and metrics.jsonl, prints the tables, and writes table.md, table.json (a list of rows,
-shares between 0 and 1) and PNG plots into RUNS or --output. A run that is not finished is named and left out of means.
+Reads RUNS/METHOD/seed-N/eval.json and metrics.jsonl, prints the tables, and writes table.md, table.json (a list of
+rows, shares between 0 and 1) and PNG plots into RUNS or --output. A run that is not finished is named and left out.
 """
 
 import dataclasses
@@ -50,7 +50,9 @@ def find_runs(folder: str | pathlib.Path) -> tuple[list[Run], list[str]]:
             continue
         runs.append(Run(place.parent.name, _seed(place), _read_measures(place / "eval.json"), rows))
     if not places:
-        raise FileNotFoundError(f"{folder}: no runs; expected folders such as {folder}/scope/seed-0, made by launch/quickstart")
+        raise FileNotFoundError(
+            f"{folder}: no runs; expected folders such as {folder}/scope/seed-0, made by launch/quickstart"
+        )
     return runs, unfinished
 
 
@@ -79,7 +81,9 @@ def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
         row["eta_r_by_stage"] = {stage: _mean(found.get(stage) for found in by_stage) for stage in stages}
         row["eta_r_mean"] = row["eta_r_by_stage"][stages[0]] if stages else None
         kinds = dict.fromkeys(kind for run in mine for kind in run.measures.get("op_accuracy") or {})
-        row["op_accuracy"] = {kind: _mean((run.measures.get("op_accuracy") or {}).get(kind) for run in mine) for kind in kinds}
+        row["op_accuracy"] = {
+            kind: _mean((run.measures.get("op_accuracy") or {}).get(kind) for run in mine) for kind in kinds
+        }
         rows.append(row | _costs(mine))
     return rows
 
@@ -136,13 +140,22 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
     ]
     parts = [
         _markdown(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
-        "Accuracy is mean ± sample standard deviation over seeds. Useful % and 1st-Err-Pos are over correct completions, "
-        "tokens over all. eta_R is the mean over the updates of the first stage.",
+        "Accuracy is mean ± sample standard deviation over seeds. Useful % and 1st-Err-Pos are over correct "
+        "completions, tokens over all. eta_R is the mean over the updates of the first stage.",
         _markdown(
-            ["method", "updates", "tokens generated", "tokens / update", "seconds", "seconds / update", "points / 1M tokens"],
+            [
+                "method",
+                "updates",
+                "tokens generated",
+                "tokens / update",
+                "seconds",
+                "seconds / update",
+                "points / 1M tokens",
+            ],
             costs,
         ),
-        "Tokens generated in training count both rollouts of a routed prompt. The last column is accuracy points over base.",
+        "Tokens generated in training count both rollouts of a routed prompt. "
+        "The last column is accuracy points over base.",
         _markdown(["method", *(f"{kind} right %" for kind in kinds), "format errors %", "cut off %"], errors),
     ]
     if notes:

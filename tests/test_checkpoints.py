@@ -186,7 +186,9 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_names_of_its_arrays(t
 def test_a_failure_in_the_background_is_raised_by_the_next_call(tmp_path, monkeypatch):
     with Checkpoints(tmp_path) as checkpoints:
         real = checkpoints._manager.check_for_errors
-        monkeypatch.setattr(checkpoints._manager, "check_for_errors", lambda: (_ for _ in ()).throw(OSError("disk full")))
+        monkeypatch.setattr(
+            checkpoints._manager, "check_for_errors", lambda: (_ for _ in ()).throw(OSError("disk full"))
+        )
         for call in (checkpoints.check, checkpoints.wait, lambda: checkpoints.save(1, make_state(), {})):
             with pytest.raises(OSError, match="disk full"):
                 call()

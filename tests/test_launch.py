@@ -1,4 +1,4 @@
-"""The scripts of launch/ and .ci/, run on a copy of the repository with a Python that only writes down how it is called."""
+"""The scripts of launch/ and .ci/, run on a copy with a Python that only writes down how it is called."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""The records of a run: nothing doubled after a restart, nothing that JSON cannot hold, a line that a person can read."""
+"""The records of a run: nothing doubled after a restart, nothing JSON cannot hold, a line that a person can read."""
 
 import io
 import json
@@ -26,7 +26,9 @@ def steps(path):
 
 def test_each_update_is_one_json_object_with_plain_numbers(tmp_path):
     with writer(tmp_path) as metrics:
-        metrics.write(1, {"stage": "asr", "reward": jnp.float32(0.5), "routed": np.float64(0.25), "generated_tokens": 80})
+        metrics.write(
+            1, {"stage": "asr", "reward": jnp.float32(0.5), "routed": np.float64(0.25), "generated_tokens": 80}
+        )
         metrics.write(2, {"stage": "asr", "per_stage": np.int32([1, 2]), "loss": float("nan")})
     first, second = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert first["step"] == 1 and first["reward"] == 0.5 and first["routed"] == 0.25 and first["stage"] == "asr"

@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Calls a small entry point with arguments; returns exit status, config (or what else it prints), and the errors."""
+    """Calls a small entry point with arguments; returns exit status, config (or other output), and errors."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "train.py").write_text(textwrap.dedent(PROGRAM))
     (folder / "job.py").write_text(textwrap.dedent(CONFIG))

@@ -1,4 +1,4 @@
-"""The report of a folder of runs: numbers worked out by hand, runs named when they are left out, costs next to gains."""
+"""The report of a folder of runs: numbers worked out by hand, left-out runs named, costs next to gains."""
 
 import json
 import math
@@ -7,11 +7,17 @@ import pytest
 
 from scope_jax.report import find_runs, format_tables, table_rows, uneven_seeds, write_report
 
-HALVES = {"scope": [("asr", 4), ("qpr", 4)], "asr": [("asr", 8)], "grpo": [("outcome", 8)], "mixed": [("mixed", 8)], "base": []}
+HALVES = {
+    "scope": [("asr", 4), ("qpr", 4)],
+    "asr": [("asr", 8)],
+    "grpo": [("outcome", 8)],
+    "mixed": [("mixed", 8)],
+    "base": [],
+}
 
 
 def write_run(root, method, seed, *, accuracy=0.5, finished=True, tokens=1000, **measures):
-    """A synthetic run: eta_R is 0.8 in stage asr, 0.4 in qpr and 0.1 elsewhere; every update generates `tokens` tokens."""
+    """A synthetic run: eta_R is 0.8 in stage asr, 0.4 in qpr, 0.1 elsewhere; an update generates `tokens` tokens."""
     folder = root / method / f"seed-{seed}"
     folder.mkdir(parents=True)
     rows, step = [], 0
@@ -60,7 +66,12 @@ def test_means_and_spread_over_seeds_are_those_worked_out_by_hand(runs):
     row = rows_of(runs)["scope"]
     assert math.isclose(row["accuracy_mean"], 0.6) and math.isclose(row["accuracy_std"], 0.1)
     assert math.isclose(row["useful_mean"], 0.8)
-    assert (row["first_error_pos_mean"], row["tokens_mean"], row["seeds"], row["seed_list"]) == (0.9, 50.0, 3, [0, 1, 2])
+    assert (row["first_error_pos_mean"], row["tokens_mean"], row["seeds"], row["seed_list"]) == (
+        0.9,
+        50.0,
+        3,
+        [0, 1, 2],
+    )
     assert row["op_accuracy"] == {"carry": 0.5, "plain": 0.9} and row["format_error_rate_mean"] == 0.02
 
 
@@ -76,7 +87,9 @@ def test_costs_stand_beside_the_gains_per_update_and_per_generated_token(runs):
     rows = rows_of(runs)
     assert rows["scope"]["updates"] == 8 and rows["scope"]["generated_tokens"] == 8 * 2001
     assert rows["scope"]["tokens_per_update"] == 2001 and rows["scope"]["seconds_per_update"] == 10
-    assert rows["base"]["updates"] == rows["base"]["generated_tokens"] == 0 and rows["base"]["tokens_per_update"] is None
+    assert (
+        rows["base"]["updates"] == rows["base"]["generated_tokens"] == 0 and rows["base"]["tokens_per_update"] is None
+    )
     text = format_tables(list(rows.values()), [])
     [line] = [line for line in text.splitlines() if line.startswith("| SCOPE-RL") and "16,008" in line]
     assert line.split("|")[-2].strip() == f"{35 / 0.016008:+.2f}"

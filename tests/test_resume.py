@@ -53,7 +53,9 @@ def environment(tmp_path_factory):
 
 def start(workdir, environment, *more):
     command = [sys.executable, "-m", "scope_jax.train", *SMALL, f"--workdir={workdir}", *more]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finish(workdir, environment, *more):
@@ -151,8 +153,6 @@ def test_a_run_does_not_go_on_with_another_config(whole, environment):
 @pytest.mark.slow
 def test_an_unwritable_workdir_is_reported_before_training_starts(tmp_path, environment):
     (tmp_path / "file").write_text("in the way")
-    began = time.monotonic()
     process = start(tmp_path / "file", environment)
     text, _ = process.communicate(timeout=600)
-    assert process.returncode != 0 and "cannot be written" in text
-    assert time.monotonic() - began < 60
+    assert process.returncode != 0 and "cannot be written" in text and "step 1/" not in text

@@ -40,7 +40,14 @@ def score_tokens(
     Returns:
       Log-probs and entropies, float32, 0 where `mask` is False, before `start`, and at a segment's first token, which
       nothing predicts. Entropies carry no gradient.
+
+    Raises:
+      ValueError: `start` is not a column of the row, or `chunk` is below 1.
     """
+    if not 0 <= start < tokens.shape[1]:
+        raise ValueError(f"start is {start}; it must be a column of a row of {tokens.shape[1]} tokens")
+    if chunk < 1:
+        raise ValueError(f"chunk is {chunk}; the head runs over 1 column at a time or more")
     segment_ids = jnp.ones_like(tokens) if segment_ids is None else segment_ids
     hidden, _ = hidden_states(params, config, tokens, segment_positions(segment_ids), causal_mask(segment_ids))
     before, has_before = _previous_column(segment_ids)

@@ -21,9 +21,8 @@ def get_config() -> ConfigDict:
     c.model.remat = True  # recompute activations in the backward pass
 
     c.data = ConfigDict()
-    c.data.source = "jsonl"  # jsonl, tfds, or chains (made on the spot, see data.chains)
-    c.data.path = ""  # the JSONL file, or the TFDS data_dir
-    c.data.eval_path = ""  # problems of the final evaluation; empty: the training problems
+    c.data.train = ""  # a JSONL file, a folder prepared by TFDS, word_problems (the package's own), or chains
+    c.data.eval = ""  # problems of the final evaluation, named likewise; empty: held-out chains, else data.train
     c.data.skip_bad = False  # count and list malformed lines instead of stopping
     c.data.style = "math"  # words around a problem: math (instructions), bare (none: the embedded model)
     c.data.chains = ConfigDict()  # the embedded task
@@ -31,7 +30,7 @@ def get_config() -> ConfigDict:
     c.data.chains.eval = 256
     c.data.chains.min_steps = 4
     c.data.chains.max_steps = 6
-    c.data.chains.hard_share = 0.6  # share of steps that carry or borrow
+    c.data.chains.hard_share = 0.9  # share of steps that carry or borrow
     c.data.chains.seed = 1  # of the problems, not of the run: every run trains and is tested on the same ones
 
     c.rollout = ConfigDict()
@@ -40,9 +39,10 @@ def get_config() -> ConfigDict:
     c.rollout.temperature = 1.0  # the policy that is optimised is softmax(logits / temperature)
     c.rollout.top_k = 0  # 0 is off; truncation makes sampler and trainer differ
     c.rollout.top_p = 1.0  # 1.0 is off
-    c.rollout.max_prompt_tokens = 1024  # problems with a longer prompt are dropped, and counted
+    c.rollout.max_prompt_tokens = 1024  # longer prompts are dropped, and counted; arrays are as wide as the data needs
     c.rollout.max_scaffold_tokens = 2048  # problems with a longer scaffolded prompt are never routed
     c.rollout.max_new_tokens = 8192  # N; a completion that reaches it counts as wrong
+    c.rollout.length_buckets = 4  # widths of updates that are compiled: quarters of max_new_tokens
     c.rollout.route_buckets = 4  # sizes of scaffolded batches that are compiled: quarters of P
 
     c.asr = ConfigDict()
@@ -104,4 +104,5 @@ def get_config() -> ConfigDict:
     c.log.rollouts_every = 10  # updates between entries of the rollout log
     c.log.rollouts = 8  # rollouts an entry
     c.log.tensorboard = True
+    c.log.max_sampler_gap = 0.05  # a larger |log-prob of trainer - of sampler| is reported as it happens
     return c

@@ -13,8 +13,8 @@ import importlib.resources
 
 from configs import base
 
-UPDATES = 120  # of every method
-STAGE_1 = 70  # of these, where there are two stages
+UPDATES = 60  # of every method
+STAGE_1 = 30  # of these, where there are two stages
 
 _TWO_STAGES = (("asr", STAGE_1), ("qpr", UPDATES - STAGE_1))
 METHODS = {
@@ -38,17 +38,15 @@ def get_config(method: str = "scope"):
     c.method = method
     c.model.path = str(importlib.resources.files("scope_jax.data") / "chains_model")
     c.model.remat = False
-    c.data.source = "chains"
+    c.data.train = "chains"
     c.data.style = "bare"
-    c.rollout.prompts = 16
-    c.rollout.max_prompt_tokens = 64
-    c.rollout.max_scaffold_tokens = 96
-    c.rollout.max_new_tokens = 192
+    c.rollout.prompts = 8
+    c.rollout.max_new_tokens = 160
     c.judge.max_bytes = 512
     c.judge.max_steps = 32
-    c.optimizer.learning_rate = 1e-3
+    c.optimizer.learning_rate = 2e-4
     c.optimizer.b2 = 0.95
-    c.eval.max_new_tokens = 192
+    c.eval.max_new_tokens = 160
     for field, value in METHODS[method].items():
         c.update_from_flattened_dict({field: value})
     return c

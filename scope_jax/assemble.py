@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import Callable, Iterator
 
 import jax
@@ -53,14 +54,16 @@ def end_ids(model: qwen3.Config, tokenizer) -> tuple[int, ...]:
 def load_tables(config, tokenizer) -> tuple[PromptTable, PromptTable]:
     """The encoded problems of training and of evaluation."""
     c = config.data
-    if c.source == "chains":
+    if c.train == "chains":
         knobs = {"min_steps": c.chains.min_steps, "max_steps": c.chains.max_steps, "hard_share": c.chains.hard_share}
         made = chains.generate_problems(c.chains.train + c.chains.eval, seed=c.chains.seed, **knobs)
         train, test = made[c.chains.eval :], made[: c.chains.eval]  # distinct problems: none is in both
     else:
-        train = _load(c.source, c.path, "train", c.skip_bad)
-        test = _load(c.source, c.eval_path, "test", c.skip_bad) if c.eval_path else train
-    return encode(train, config, tokenizer), encode(test, config, tokenizer)
+        train = test = _load("train", c.train, c.skip_bad)
+    if c.eval:
+        test = _load("eval", c.eval, c.skip_bad)
+    table = encode(train, config, tokenizer)
+    return table, table if test is train else encode(test, config, tokenizer)
 
 
 def encode(problems: list[Problem], config, tokenizer) -> PromptTable:
@@ -79,10 +82,14 @@ def encode(problems: list[Problem], config, tokenizer) -> PromptTable:
     return table
 
 
-def _load(source: str, path: str, split: str, skip_bad: bool) -> list[Problem]:
-    problems, bad = load_problems(source, path, split=split, skip_bad=skip_bad)
-    for line in bad:
-        print(f"skipped: {line}")
+def _load(field: str, name: str, skip_bad: bool) -> list[Problem]:
+    """Problems of a file, a folder or the package, as `config.data.train` and `.eval` name them."""
+    if not name:
+        raise ValueError(f"config.data.{field} is empty; give a JSONL file with --config.data.{field}=FILE")
+    source = name if name == "word_problems" else "tfds" if pathlib.Path(name).is_dir() else "jsonl"
+    problems, bad = load_problems(source, name, split="train" if field == "train" else "test", skip_bad=skip_bad)
+    if bad:
+        print(f"{name}: {len(bad)} bad lines skipped:", *bad, sep="\n  ")
     return problems
 
 

@@ -13,6 +13,7 @@ from scope_jax.data.batches import PromptTable, take
 from scope_jax.data.sources import batch_indices
 from scope_jax.policy.advantages import effective_gradient_ratio
 from scope_jax.policy.update import TrainState, update
+from scope_jax.rollout import Rollout
 
 
 class Place(NamedTuple):
@@ -67,7 +68,7 @@ def train_step(state, policy, table: PromptTable, step: int, config, optimizer, 
     width = experience.rollout.tokens.shape[1] - config.rollout.max_new_tokens
     state, measured, advantages = update(
         state,
-        experience.rollout,
+        trim(experience.rollout, width, config.rollout.length_buckets),
         experience.rewards,
         experience.valid,
         model=policy.model,
@@ -76,6 +77,21 @@ def train_step(state, policy, table: PromptTable, step: int, config, optimizer, 
         start=width,
     )
     return state, (experience, batch, advantages), measured | summarise(experience, policy.model.eos_ids)
+
+
+def trim(rollout: Rollout, start: int, buckets: int) -> Rollout:
+    """The rollout without the last columns that no completion reached, cut to one of a few widths.
+
+    Args:
+      rollout: its completions begin at column `start`.
+      start: width of the prompts.
+      buckets: the completion's width becomes a multiple of 1/buckets of the limit, so that few updates are compiled.
+    """
+    limit = rollout.tokens.shape[1] - start
+    unit = -(-limit // buckets)
+    longest = int(jnp.max(jnp.sum(rollout.mask, axis=1)))
+    width = start + min(limit, max(unit, -(-longest // unit) * unit))
+    return jax.tree.map(lambda x: x[:, :width], rollout)
 
 
 @functools.partial(jax.jit, static_argnames="eos_ids")

@@ -99,8 +99,11 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
             state = begin_stage(state, config, optimizer, mesh)
         state, step_data, measured = train_step(state, policy, train_table, step, config, optimizer, settle)
         step += 1
+        finite = measured.pop("finite")
         measured = {name: value.item() for name, value in jax.device_get(measured).items()}
-        require_finite(step, **measured)
+        require_finite(step, **measured, gradient=finite)
+        if measured["sampler_gap"] > config.log.max_sampler_gap:
+            print(f"step {step}: sampler and trainer differ by {measured['sampler_gap']:.3g} in a token's log-prob")
         generated += measured["generated_tokens"]
         seconds += time.perf_counter() - began
         writer.write(step, {"stage": place.stage, **measured, "total_generated_tokens": generated})

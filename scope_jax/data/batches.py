@@ -13,6 +13,9 @@ from scope_jax.rewards import AnswerKey
 from scope_jax.scope import Batch
 
 
+WIDTH_UNIT = 16  # prompt widths are multiples of it
+
+
 class PromptTable(NamedTuple):
     """All problems of a run, encoded; row i of every array is problem i."""
 
@@ -45,12 +48,12 @@ def encode_problems(
             f"{max_prompt_tokens}; a scaffolded prompt holds the plain one"
         )
     plain = [plain_prompt(problem, style) for problem in problems]
-    tokens, mask, too_long = encode_prompts(tokenizer, plain, width=max_prompt_tokens)
+    tokens, mask, too_long = _encode(tokenizer, plain, max_prompt_tokens)
     if too_long.all():
         raise ValueError(f"none of the {len(problems)} prompts fits rollout.max_prompt_tokens={max_prompt_tokens}")
     kept = [problem for problem, long in zip(problems, too_long, strict=True) if not long]
     scaffolds = [scaffolded_prompt(problem, style) for problem in kept]
-    scaffolded, scaffolded_mask, scaffold_too_long = encode_prompts(tokenizer, scaffolds, width=max_scaffold_tokens)
+    scaffolded, scaffolded_mask, scaffold_too_long = _encode(tokenizer, scaffolds, max_scaffold_tokens, tokens.shape[1])
     most = max(1, max(len(problem.scaffold) for problem in kept))  # one padded column where nobody has a scaffold
     has = np.array([len(problem.scaffold) for problem in kept])
     answers = [[*(sub.answer for sub in problem.scaffold), problem.answer] for problem in kept]
@@ -66,6 +69,14 @@ def encode_problems(
         sub_mask=np.arange(most) < has[:, None],
         dropped=tuple(problem for problem, long in zip(problems, too_long, strict=True) if long),
     )
+
+
+def _encode(tokenizer, texts: list[str], limit: int, least: int = 0):
+    """Prompt rows no wider than the longest that fits, rounded up: padding costs a prefill as much as text."""
+    tokens, mask, too_long = encode_prompts(tokenizer, texts, width=limit)
+    longest = int(mask.sum(axis=1).max())
+    width = min(limit, max(least, -(-longest // WIDTH_UNIT) * WIDTH_UNIT))
+    return tokens[:, limit - width :], mask[:, limit - width :], too_long
 
 
 def take(table: PromptTable, rows: Int[np.ndarray, "P"], place: Callable[[Any], Any] = lambda tree: tree) -> Batch:

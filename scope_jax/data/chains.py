@@ -1,9 +1,10 @@
 """The embedded task: chains of dependent additions and subtractions, with exact scaffolds and worked solutions.
 
-    a=34+27. b=a-15. c=b+48. What is c?
+    a=34+7. b=a-5. c=b+8. What is c?
 
 Every value has two digits, so guessing pays about one percent. Steps that carry or borrow are the hard ones: the warm
-start has mostly seen them done wrong. Knobs: the number of steps and the share of hard ones.
+start has mostly seen them done wrong. A forgotten carry and a borrow taken twice are both ten too low: errors never
+cancel, so a right answer means right steps. Knobs: the number of steps and the share of hard ones.
 """
 
 import dataclasses
@@ -18,7 +19,8 @@ from scope_jax.data.records import Problem, SubQuestion
 NAMES = "abcdefghjkmnpqrst"  # no i, l, o: they read like digits
 KINDS = ("add", "add-carry", "sub", "sub-borrow")
 HARD_KINDS = ("add-carry", "sub-borrow")
-LOW, HIGH = 10, 99  # every value and operand has two digits
+LOW, HIGH = 10, 99  # every value has two digits
+OPERANDS = range(2, 10)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +41,7 @@ class Step:
 class Manner:
     """How worked solutions of the warm start are written: how often wrong, how wordy. All are probabilities."""
 
-    carry_wrong: float = 0.75  # a carry or borrow is forgotten
-    slip: float = 0.01  # an easy step is off by ten
+    carry_wrong: float = 0.75  # a step that carries or borrows is done the wrong way
     restate: float = 0.2  # "So a is 61." after a step
     revert: float = 0.2  # "Wait, let me redo that." and the step once more
     announce: float = 0.25  # "Now the next one." between steps
@@ -59,13 +60,19 @@ def step_kind(op: str, left: int, operand: int) -> str:
 
 
 def sample_chain(rng: np.random.Generator, *, steps: int, hard_share: float) -> tuple[Step, ...]:
-    """A chain of dependent steps; each is of a hard kind with probability `hard_share`."""
+    """A chain of dependent steps; each is of a hard kind with probability `hard_share`.
+
+    Values stay in range for a solver who gets every hard step wrong, too: each costs ten and leaves the ones digit, and
+    so the kinds of the later steps, as they are.
+    """
     chain: list[Step] = []
-    left = int(rng.integers(LOW, HIGH + 1))
+    left, low = int(rng.integers(LOW, HIGH + 1)), LOW
     while len(chain) < steps:
-        options = _options(left, bool(rng.random() < hard_share))
-        if not options:  # a few values have no step of this kind inside the range: start over
-            chain, left = [], int(rng.integers(LOW, HIGH + 1))
+        hard = bool(rng.random() < hard_share)
+        low += 10 * hard
+        options = _options(left, low, hard)
+        if not options:  # no step of this kind stays in range from here: start over
+            chain, left, low = [], int(rng.integers(LOW, HIGH + 1)), LOW
             continue
         op, operand = options[rng.integers(len(options))]
         chain.append(Step(NAMES[len(chain)], op, left, operand))
@@ -74,13 +81,13 @@ def sample_chain(rng: np.random.Generator, *, steps: int, hard_share: float) -> 
 
 
 @functools.cache
-def _options(left: int, hard: bool) -> list[tuple[str, int]]:
-    """Every (operation, operand) that keeps the value in range and is hard, or is not."""
+def _options(left: int, low: int, hard: bool) -> list[tuple[str, int]]:
+    """Every (operation, operand) that keeps the value within low..HIGH and is hard, or is not."""
     return [
         (op, k)
         for op in "+-"
-        for k in range(LOW, HIGH + 1)
-        if LOW <= apply(op, left, k) <= HIGH and (step_kind(op, left, k) in HARD_KINDS) == hard
+        for k in OPERANDS
+        if low <= apply(op, left, k) <= HIGH and (step_kind(op, left, k) in HARD_KINDS) == hard
     ]
 
 
@@ -131,10 +138,10 @@ def worked_solution(
     value = chain[0].left
     for i, step in enumerate(chain):
         left = value
-        value = noisy_value(step.op, left, step.operand, rng, manner)
+        value = careless_value(step.op, left, step.operand, rng, manner)
         paragraphs.append(f"{step.name}={left}{step.op}{step.operand}={value}.")
         if rng.random() < manner.revert:
-            value = noisy_value(step.op, left, step.operand, rng, manner)
+            value = careless_value(step.op, left, step.operand, rng, manner)
             paragraphs += ["Wait, let me redo that.", f"{step.name}={left}{step.op}{step.operand}={value}."]
         if rng.random() < manner.restate:
             paragraphs.append(f"So {step.name} is {value}.")
@@ -148,13 +155,10 @@ def worked_solution(
     return "\n\n".join(paragraphs)
 
 
-def noisy_value(op: str, left: int, operand: int, rng: np.random.Generator, manner: Manner) -> int:
-    """The value a careless solver writes: carries and borrows are forgotten, easy steps slip rarely."""
-    value = apply(op, left, operand)
-    hard = step_kind(op, left, operand) in HARD_KINDS
-    if rng.random() < (manner.carry_wrong if hard else manner.slip):
-        value += -10 if (op == "+") == hard else 10
-    return value if 0 <= value <= HIGH else apply(op, left, operand)
+def careless_value(op: str, left: int, operand: int, rng: np.random.Generator, manner: Manner) -> int:
+    """The value that a careless solver writes for a step."""
+    wrong = step_kind(op, left, operand) in HARD_KINDS and rng.random() < manner.carry_wrong
+    return apply(op, left, operand) - (10 if wrong else 0)
 
 
 _EQUATION = re.compile(r"([a-z])=(\d+)([+-])(\d+)=(\d+)")

@@ -66,12 +66,21 @@ def update(
 
     Returns:
       The state after, metrics, and the advantages. Metrics: loss, grad_norm, entropy (nats a token), sampler_gap
-      (largest |log-prob of the trainer - of the sampler|), and those of `policy_loss`.
+      (largest |log-prob of the trainer - of the sampler|), those of `policy_loss`, and `finite`: for each parameter,
+      whether its gradient is.
+
+    Raises:
+      ValueError: `loss.micro_batches` does not divide the number of rollouts.
     """
+    if rewards.size % config.loss.micro_batches:
+        raise ValueError(f"loss.micro_batches={config.loss.micro_batches} does not divide {rewards.size} rollouts")
     advantages = group_advantages(rewards, scale=config.loss.advantage_scale, valid=valid)
     rollout = rollout.replace(mask=rollout.mask & valid.reshape(-1, 1))
     parts = config.loss.micro_batches
-    rows = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), (rollout, advantages.reshape(-1)))
+    # Every parts-th row, so that each device of a sharded batch holds its share of every micro-batch.
+    rows = jax.tree.map(
+        lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), (rollout, advantages.reshape(-1))
+    )
     differentiate = jax.value_and_grad(_numerator, has_aux=True)
 
     def add(total, part):
@@ -82,14 +91,16 @@ def update(
         return (sums, jnp.maximum(total[1], gap)), None
 
     first = jax.tree.map(lambda x: x[0], rows)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), _sums_of(differentiate, state, first, model, config, start))
+    shapes = _sums_of(differentiate, state, first, model, config, start)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     ((gradient, numerator, denominator, metrics), gap), _ = lax.scan(add, (nothing, jnp.float32(0.0)), rows)
 
     denominator = jnp.maximum(denominator, 1.0)
     gradient = jax.tree.map(lambda g: g / denominator, gradient)
     change, optimizer_state = optimizer.update(gradient, state.optimizer_state, state.params)
     measured = {name: total / jnp.maximum(count, 1.0) for name, (total, count) in metrics.items()}
-    measured |= {"loss": numerator / denominator, "grad_norm": optax.global_norm(gradient), "sampler_gap": gap}
+    measured |= {"loss": numerator / denominator, "grad_norm": optax.tree.norm(gradient), "sampler_gap": gap}
+    measured["finite"] = jax.tree.map(lambda g: jnp.all(jnp.isfinite(g)), gradient)
     state = state.replace(
         params=optax.apply_updates(state.params, change), optimizer_state=optimizer_state, step=state.step + 1
     )

@@ -28,9 +28,9 @@ def get_config() -> ConfigDict:
     c.data.chains = ConfigDict()  # the embedded task
     c.data.chains.train = 4000  # problems
     c.data.chains.eval = 256
-    c.data.chains.min_steps = 4
-    c.data.chains.max_steps = 6
-    c.data.chains.hard_share = 0.9  # share of steps that carry or borrow
+    c.data.chains.min_steps = 3
+    c.data.chains.max_steps = 5
+    c.data.chains.hard_share = 0.95  # share of steps that carry or borrow
     c.data.chains.seed = 1  # of the problems, not of the run: every run trains and is tested on the same ones
 
     c.rollout = ConfigDict()
@@ -74,7 +74,7 @@ def get_config() -> ConfigDict:
     c.loss.clip_high = 0.2
     c.loss.kl = 0.0  # weight of the KL to the stage's first parameters; 0 keeps no reference in memory
     c.loss.kl_estimator = "k3"  # k2 or k3
-    c.loss.micro_batches = 1  # parts of a batch whose gradients are added up
+    c.loss.micro_batches = 1  # parts of a batch whose gradients are added up; keep a part's rows a multiple of the devices
     c.loss.head_chunk = 128  # columns whose logits are in memory at once
 
     c.optimizer = ConfigDict()

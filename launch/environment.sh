@@ -38,3 +38,9 @@ prepare() {
     echo "$mark" >"$stamp"
   fi
 }
+
+# Lets the runs of one script share their compiled programs: the second run of a kind starts at once.
+keep_compiled() {
+  export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$root/runs/compiled}"
+  export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="${JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS:-0.3}"
+}

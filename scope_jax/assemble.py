@@ -14,7 +14,7 @@ from scope_jax.data.batches import PromptTable, encode_problems
 from scope_jax.data.prompts import STYLES
 from scope_jax.data.records import Problem
 from scope_jax.data.sources import load_problems
-from scope_jax.meshes import batch_sharding
+from scope_jax.meshes import batch_sharding, batch_shards
 from scope_jax.qwen3.tokenizer import load_tokenizer
 from scope_jax.rewards import TokenBytes
 from scope_jax.scope import Policy
@@ -28,7 +28,27 @@ def load_policy(config, mesh: Mesh, tokenizer, *, max_subs: int) -> Policy:
     model = dataclasses.replace(model, dtype=c.dtype, remat=c.remat, eos_ids=end_ids(model, tokenizer))
     table = TokenBytes.from_tokenizer(tokenizer, max_subs=max_subs)
     sharding = batch_sharding(mesh)
-    return Policy(params, model, table, lambda tree: jax.device_put(tree, sharding))
+    return Policy(params, model, table, lambda tree: jax.device_put(tree, sharding), batch_shards(mesh))
+
+
+def check_sizes(config, mesh: Mesh) -> None:
+    """Refuses sizes that do not divide, before anything is loaded or computed.
+
+    Raises:
+      ValueError: names the field, and what it must be a multiple of.
+    """
+    c, shards = config.rollout, batch_shards(mesh)
+    for field, value in (("rollout.prompts", c.prompts), ("eval.batch", config.eval.batch)):
+        if value < 1 or value % shards:
+            raise ValueError(f"config.{field}={value} must be a multiple of {shards}, the size of mesh axes data x fsdp")
+    parts = config.loss.micro_batches
+    if parts < 1 or c.prompts * c.group % parts:
+        raise ValueError(
+            f"config.loss.micro_batches={parts} must divide the {c.prompts * c.group} rollouts of a step "
+            "(rollout.prompts x rollout.group)"
+        )
+    if c.group < 2 and config.stages:
+        raise ValueError(f"config.rollout.group={c.group}: a group of one has no advantage; sample at least 2")
 
 
 def open_tokenizer(config):

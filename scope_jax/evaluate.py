@@ -108,9 +108,11 @@ def write_evaluation(workdir: str | pathlib.Path, measures: dict, samples: list[
 def main(_):
     config = ml_collections.FrozenConfigDict(_CONFIG.value)
     check_workdir(_WORKDIR.value)
+    mesh = make_mesh(config.mesh)
+    assemble.check_sizes(config, mesh)
     tokenizer = assemble.open_tokenizer(config)
     _, table = assemble.load_tables(config, tokenizer)
-    policy = assemble.load_policy(config, make_mesh(config.mesh), tokenizer, max_subs=table.sub_mask.shape[1])
+    policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
     with assemble.host_verifier(config) as verifier:
         settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
         measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle)

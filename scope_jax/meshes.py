@@ -49,6 +49,11 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
+def batch_shards(mesh: Mesh) -> int:
+    """Parts that `batch_sharding` cuts the rows into."""
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
 def _parse(text: str) -> list[tuple[str, int]]:
     pairs = []
     for part in text.split(","):

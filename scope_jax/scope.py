@@ -9,6 +9,7 @@ Source: SCOPE-RL, arXiv 2607.11506. Outcome-only GRPO and the ablations are conf
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ class Policy(NamedTuple):
     model: Config
     table: TokenBytes
     place: Callable[[Any], Any] = lambda tree: tree  # lays rows out over the device mesh
+    shards: int = 1  # parts that it cuts the rows into
 
 
 class Sampling(NamedTuple):
@@ -136,7 +138,7 @@ def _replace_by_scaffolded(policy, batch, plain, routed, key, config, settle) ->
     plain = plain.replace(rollout=_pad_left(plain.rollout, columns))  # one width, routed or not: one compiled update
     if not routed.any():
         return plain
-    rows = _bucket(np.flatnonzero(routed), len(routed), config.rollout.route_buckets)
+    rows = _bucket(np.flatnonzero(routed), len(routed), config.rollout.route_buckets, policy.shards)
     chosen = np.minimum(rows, len(routed) - 1)  # padding of the bucket samples some problem and is dropped
     problems = [batch.problems[i] for i in chosen]
     chosen_rows = jax.tree.map(lambda x: x[chosen], (batch.scaffolded, batch.scaffolded_mask, batch.slot_key))
@@ -275,9 +277,9 @@ def _merge(plain: Experience, rows, rollout: Rollout, paid, valid) -> Experience
     )
 
 
-def _bucket(rows: np.ndarray, total: int, buckets: int) -> np.ndarray:
-    """Rows padded (with `total`, out of range) to one of a few sizes, so that few programs are compiled."""
-    unit = total // buckets if total % buckets == 0 else total
+def _bucket(rows: np.ndarray, total: int, buckets: int, shards: int = 1) -> np.ndarray:
+    """Rows padded (with `total`, out of range) to one of a few sizes, each a multiple of `shards`: few programs compile."""
+    unit = math.lcm(total // buckets if total % buckets == 0 else total, shards)
     size = -(-len(rows) // unit) * unit
     return np.concatenate([rows, np.full(size - len(rows), total)]).astype(np.int32)
 

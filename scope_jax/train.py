@@ -25,6 +25,7 @@ from scope_jax.policy.update import make_optimizer
 from scope_jax.step import begin_stage, initial_state, place_of, train_step
 from scope_jax.verify.settle import make_settle
 
+
 def rollout_rows(experience, batch, advantages, tokenizer, count: int, stage: str) -> list[dict]:
     """The first rollouts of a step, spread over its prompts, as the rollout log holds them."""
     group = experience.rewards.shape[1]
@@ -63,6 +64,7 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
     done = workdir / "eval.json"
     total = sum(updates for _, updates in config.stages)
     mesh = make_mesh(config.mesh)
+    assemble.check_sizes(config, mesh)
     optimizer = make_optimizer(config.optimizer)
 
     # ------------------------------------------------------------------ problems and policy

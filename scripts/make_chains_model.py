@@ -22,7 +22,7 @@ from scope_jax.qwen3.tokenizer import load_tokenizer
 
 _OUTPUT = flags.DEFINE_string("output", "scope_jax/data/chains_model", "Folder of the tokenizer; the model goes there.")
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the parameters and of the solutions.")
-_UPDATES = flags.DEFINE_integer("updates", 3000, "Gradient steps.")
+_UPDATES = flags.DEFINE_integer("updates", 1200, "Gradient steps.")
 _ROWS = flags.DEFINE_integer("rows", 24, "Packed rows a batch.")
 _WIDTH = flags.DEFINE_integer("width", 256, "Tokens a row.")
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 3e-3, "Peak learning rate of AdamW; cosine to a twentieth.")

@@ -60,13 +60,13 @@ def update(
       rewards: what they are paid.
       valid: False where the verdict is unknown; such a row is in no group mean and in no loss.
       model: architecture.
-      config: reads `loss` and `rollout.temperature`.
+      config: reads `loss`, `rollout.temperature` and `rollout.max_new_tokens`.
       optimizer: made by `make_optimizer`.
       start: first completion column; the output head is not computed before it.
 
     Returns:
       The state after, metrics, and the advantages. Metrics: loss, grad_norm, entropy (nats a token), sampler_gap
-      (largest |log-prob of the trainer - of the sampler|), those of `policy_loss`, and `finite`: for each parameter,
+      (largest |log-prob of the trainer - of the sampler|) and sampler_gap_mean, those of `policy_loss`, and `finite`: for each parameter,
       whether its gradient is.
 
     Raises:
@@ -145,8 +145,9 @@ def _numerator(params, ref_params, rollout, advantages, *, model, config, start)
         kl_estimator=c.kl_estimator,
         clip_low=c.clip_low,
         clip_high=c.clip_high,
-        constant_length=rollout.mask.shape[1] - start,
+        constant_length=config.rollout.max_new_tokens,  # not the width at hand, which follows the longest row
     )
     metrics["entropy"] = (jnp.sum(entropy), jnp.sum(rollout.mask).astype(jnp.float32))
-    gap = lax.stop_gradient(jnp.max(jnp.where(rollout.mask, jnp.abs(logprobs - rollout.logprobs), 0.0)))
-    return numerator, (denominator, metrics, gap)
+    gaps = lax.stop_gradient(jnp.where(rollout.mask, jnp.abs(logprobs - rollout.logprobs), 0.0))
+    metrics["sampler_gap_mean"] = (jnp.sum(gaps), jnp.sum(rollout.mask).astype(jnp.float32))
+    return numerator, (denominator, metrics, jnp.max(gaps))

@@ -14,14 +14,21 @@ from scope_jax.qwen3.params import Params
 MASKED = -1e30  # finite: a row with no visible key gives an even softmax, not NaN
 
 
+class KV(NamedTuple):
+    """Keys and values of S columns, every layer's stacked, laid out as attention multiplies them: no copy on reading."""
+
+    k: Float[Array, "L B K H S"]
+    v: Float[Array, "L B K S H"]
+
+
 class KVBlock(NamedTuple):
     """Keys and values that queries may attend to besides their own, one entry a layer.
 
     A block's batch b may divide the queries' batch B: rows of one group then share it, as G samples share their prompt.
     """
 
-    k: Float[Array, "L b S K H"]
-    v: Float[Array, "L b S K H"]
+    k: Float[Array, "L b K H S"]
+    v: Float[Array, "L b K S H"]
     mask: Bool[Array, "B T S"]  # True where query t of row B may see key s
 
 
@@ -39,65 +46,85 @@ def rotary(positions: Int[Array, "B T"], head_dim: int, theta: float) -> tuple[F
     return jnp.cos(angles), jnp.sin(angles)
 
 
-def apply_rotary(x: Float[Array, "B T N H"], cos: Float[Array, "B T H2"], sin: Float[Array, "B T H2"]):
+def apply_rotary(x: Float[Array, "B N T H"], cos: Float[Array, "B T H2"], sin: Float[Array, "B T H2"]):
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    cos, sin = cos[:, :, None, :], sin[:, :, None, :]
+    cos, sin = cos[:, None], sin[:, None]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
 
-def attention(q: Float[Array, "B T N H"], blocks: list[tuple[Array, Array, Array]]) -> Float[Array, "B T N H"]:
+def attention(q: Float[Array, "B N T H"], blocks: list[tuple[Array, Array, Array]]) -> Float[Array, "B N T H"]:
     """Softmax attention over several key/value blocks at once.
 
     Args:
       q: queries.
-      blocks: (k [b S K H], v [b S K H], mask [B T S]) triples; b divides B, consecutive rows share a block's row.
+      blocks: (k [b K H S], v [b K S H], mask [B T S]) triples; b divides B, consecutive rows share a block's row.
     """
-    batch, length, heads, head_dim = q.shape
-    scores = []
-    for k, _, mask in blocks:
-        groups, kv_heads = k.shape[0], k.shape[2]
-        grouped = q.reshape(groups, batch // groups, length, kv_heads, heads // kv_heads, head_dim)
-        s = jnp.einsum("bgtkrh,bskh->bgkrts", grouped, k, preferred_element_type=jnp.float32)
-        s = s.reshape(batch, kv_heads, heads // kv_heads, length, -1) * head_dim**-0.5
-        scores.append(jnp.where(mask[:, None, None], s, MASKED))
+    scores = [jnp.where(mask[:, None, None], _score(q, k), MASKED) for k, _, mask in blocks]
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
     out, start = 0.0, 0
-    for k, v, _ in blocks:
-        groups, size, kv_heads = k.shape[:3]
-        w = weights[..., start : start + size].astype(v.dtype)
-        w = w.reshape(groups, batch // groups, kv_heads, heads // kv_heads, length, size)
-        part = jnp.einsum("bgkrts,bskh->bgtkrh", w, v, preferred_element_type=jnp.float32)
-        out, start = out + part.reshape(batch, length, heads, head_dim), start + size
-    return out.astype(q.dtype)
+    for _, v, _ in blocks:
+        out, start = out + _mix(weights[..., start : start + v.shape[2]], v), start + v.shape[2]
+    return out.reshape(q.shape).astype(q.dtype)
 
 
-def layer_step(x, layer, config: Config, cos, sin, mask, context):
+def _score(q: Float[Array, "B N T H"], k: Float[Array, "b K H S"]) -> Float[Array, "B K R T S"]:
+    """Scaled products of queries and keys. Rows that share a row of keys are one longer query to it."""
+    (batch, heads, length, head_dim), (groups, kv_heads) = q.shape, k.shape[:2]
+    q = q.reshape(groups, batch // groups, kv_heads, heads // kv_heads, length, head_dim)
+    q = q.swapaxes(1, 2).reshape(groups, kv_heads, -1, head_dim)
+    s = jnp.einsum("bkqh,bkhs->bkqs", q, k, preferred_element_type=jnp.float32) * head_dim**-0.5
+    s = s.reshape(groups, kv_heads, batch // groups, heads // kv_heads, length, -1)
+    return s.swapaxes(1, 2).reshape(batch, kv_heads, heads // kv_heads, length, -1)
+
+
+def _mix(weights: Float[Array, "B K R T S"], v: Float[Array, "b K S H"]) -> Float[Array, "B K R T H"]:
+    """Values mixed by attention weights, in float32."""
+    (batch, kv_heads, repeats, length, size), groups = weights.shape, v.shape[0]
+    w = weights.astype(v.dtype).reshape(groups, batch // groups, kv_heads, repeats, length, size)
+    w = w.swapaxes(1, 2).reshape(groups, kv_heads, -1, size)
+    out = jnp.einsum("bkqs,bksh->bkqh", w, v, preferred_element_type=jnp.float32)
+    out = out.reshape(groups, kv_heads, batch // groups, repeats, length, -1)
+    return out.swapaxes(1, 2).reshape(batch, kv_heads, repeats, length, -1)
+
+
+def layer_step(x, layer, context, cache, index, *, config: Config, cos, sin, mask, column):
     """One decoder layer.
 
     Args:
       x: [B T D] residual stream.
       layer: this layer's parameters.
-      mask: [B T T] which of the row's own columns each query sees.
-      context: list of (k, v, mask) blocks seen besides them.
+      context: list of (k, v, mask) blocks seen besides the row's own columns.
+      cache: every layer's `KV`, or None.
+      index: which layer this is, of the cache.
+      mask: which columns each query sees: of the cache [B T S], or of x itself [B T T].
+      column: where the cache takes the keys and values of x.
 
     Returns:
-      The new residual stream, and this layer's own keys and values [B T K H].
+      The new residual stream, this layer's `KV` of x, and the cache with them written.
     """
     dtype, eps = config.compute_dtype, config.rms_norm_eps
     w = jax.tree.map(lambda p: p.astype(dtype), layer)
     with jax.named_scope("attention"):
         h = rms_norm(x, w["attn_norm"], eps)
-        q = rms_norm(jnp.einsum("btd,dnh->btnh", h, w["q"]), w["q_norm"], eps)
-        k = rms_norm(jnp.einsum("btd,dkh->btkh", h, w["k"]), w["k_norm"], eps)
-        v = jnp.einsum("btd,dkh->btkh", h, w["v"])
+        q = rms_norm(jnp.einsum("btd,dnh->bnth", h, w["q"]), w["q_norm"], eps)
+        k = rms_norm(jnp.einsum("btd,dkh->bkth", h, w["k"]), w["k_norm"], eps)
+        v = jnp.einsum("btd,dkh->bkth", h, w["v"])
         q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
-        attended = attention(q, [*context, (k, v, mask)])
-        x = x + jnp.einsum("btnh,nhd->btd", attended, w["o"])
+        seen = own = KV(k.swapaxes(2, 3), v)
+        if cache is not None:
+            # Written before it is read, so that the loop around updates the cache in place and never copies it.
+            cache = KV(
+                lax.dynamic_update_slice(cache.k, own.k[None].astype(cache.k.dtype), (index, 0, 0, 0, column)),
+                lax.dynamic_update_slice(cache.v, own.v[None].astype(cache.v.dtype), (index, 0, 0, column, 0)),
+            )
+            seen = jax.tree.map(lambda c: lax.dynamic_index_in_dim(c, index, keepdims=False), cache)
+        attended = attention(q, [*context, (*seen, mask)])
+        x = x + jnp.einsum("bnth,nhd->btd", attended, w["o"])
     with jax.named_scope("mlp"):
         h = rms_norm(x, w["mlp_norm"], eps)
         gated = jax.nn.silu(jnp.einsum("btd,df->btf", h, w["gate"])) * jnp.einsum("btd,df->btf", h, w["up"])
         x = x + jnp.einsum("btf,fd->btd", gated, w["down"])
-    return x, (k, v)
+    return x, own, cache
 
 
 def hidden_states(
@@ -105,32 +132,42 @@ def hidden_states(
     config: Config,
     tokens: Int[Array, "B T"],
     positions: Int[Array, "B T"],
-    mask: Bool[Array, "B T T"],
+    mask: Bool[Array, "B T S"],
     context: tuple[KVBlock, ...] = (),
-) -> tuple[Float[Array, "B T D"], tuple[Float[Array, "L B T K H"], Float[Array, "L B T K H"]]]:
-    """Final-norm hidden states, and every layer's keys and values of these tokens.
+    cache: KV | None = None,
+    column: Int[Array, ""] | int = 0,
+) -> tuple[Float[Array, "B T D"], KV]:
+    """Final-norm hidden states, and every layer's keys and values.
 
     Args:
       params: the model's parameters.
       config: its architecture.
       tokens: token ids; ids at padding are read but seen by no real query.
       positions: rotary position of each token.
-      mask: which own columns each query sees.
-      context: key/value blocks computed before, such as a prompt's.
+      mask: which columns each query sees: its own row's T tokens, or the cache's S columns.
+      context: key/value blocks computed before and shared by rows, such as a prompt's.
+      cache: each row's keys and values so far; those of `tokens` are written to it from `column` on, then seen.
+      column: see `cache`.
+
+    Returns:
+      Hidden states, and the keys and values of `tokens`; with a cache, all of it instead.
     """
     cos, sin = rotary(positions, config.head_dim, config.rope_theta)
     x = params["embed"][tokens].astype(config.compute_dtype)  # cast last: a token's gradients add up in full precision
-    step = functools.partial(layer_step, config=config, cos=cos, sin=sin, mask=mask)
+    step = functools.partial(layer_step, config=config, cos=cos, sin=sin, mask=mask, column=column)
     if config.remat:
         step = jax.checkpoint(step)
 
-    def body(x, xs):
-        layer, cached = xs
-        blocks = [(k, v, block.mask) for (k, v), block in zip(cached, context, strict=True)]
-        return step(x, layer, context=blocks)
+    def body(carry, xs):
+        x, cache = carry
+        layer, cached, index = xs
+        blocks = [(*kv, block.mask) for kv, block in zip(cached, context, strict=True)]
+        x, own, cache = step(x, layer, blocks, cache, index)
+        return (x, cache), own if cache is None else None
 
-    x, (k, v) = lax.scan(body, x, (params["layers"], [(block.k, block.v) for block in context]))
-    return rms_norm(x, params["final_norm"].astype(x.dtype), config.rms_norm_eps), (k, v)
+    layers = (params["layers"], [(block.k, block.v) for block in context], jnp.arange(config.num_layers))
+    (x, cache), own = lax.scan(body, (x, cache), layers)
+    return rms_norm(x, params["final_norm"].astype(x.dtype), config.rms_norm_eps), own if cache is None else cache
 
 
 def unembed(params: Params, config: Config, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from scope_jax.qwen3.config import Config
-from scope_jax.qwen3.forward import KVBlock, causal_mask, hidden_states, segment_positions, unembed
+from scope_jax.qwen3.forward import KV, KVBlock, causal_mask, hidden_states, segment_positions, unembed
 from scope_jax.qwen3.params import Params
 from scope_jax.rollout.sampling import sample_token
 
@@ -33,8 +33,7 @@ class _Decoding(NamedTuple):
     tokens: Int[Array, "R N"]
     mask: Bool[Array, "R N"]
     logprobs: Float[Array, "R N"]
-    k: Float[Array, "L R N K H"]
-    v: Float[Array, "L R N K H"]
+    cache: KV  # of the completion's N columns
 
 
 def generate(
@@ -71,12 +70,11 @@ def generate(
       A rollout of B * G rows and P + N columns.
     """
     eos = jnp.asarray(eos_ids, jnp.int32)
-    (prompt_k, prompt_v), last_hidden = _prefill(params, config, prompts, prompt_mask)
+    prompt, last_hidden = _prefill(params, config, prompts, prompt_mask)
     rows = prompts.shape[0] * samples_per_prompt
     seen = jnp.repeat(prompt_mask, samples_per_prompt, axis=0)
-    prompt_block = KVBlock(prompt_k, prompt_v, seen[:, None, :])
+    prompt_block = KVBlock(*prompt, seen[:, None, :])
     prompt_length = jnp.sum(seen, axis=1)
-    kv_shape = (config.num_layers, rows, max_new_tokens, config.num_kv_heads, config.head_dim)
 
     def unfinished(state: _Decoding):
         return (state.step < max_new_tokens) & ~jnp.all(state.done)
@@ -88,24 +86,25 @@ def generate(
         )
         live = ~state.done
         token = jnp.where(live, sampled, config.pad_id)
-        own_block = KVBlock(state.k, state.v, state.mask[:, None, :])
-        hidden, (k, v) = hidden_states(
+        mask = lax.dynamic_update_index_in_dim(state.mask, live, t, axis=1)
+        hidden, cache = hidden_states(
             params,
             config,
             token[:, None],
             (prompt_length + t)[:, None],
-            jnp.ones((rows, 1, 1), bool),
-            (prompt_block, own_block),
+            mask[:, None, :],
+            (prompt_block,),
+            state.cache,
+            column=t,
         )
         return _Decoding(
             step=t + 1,
             logits=unembed(params, config, hidden[:, 0]),
             done=state.done | jnp.isin(sampled, eos),
             tokens=lax.dynamic_update_index_in_dim(state.tokens, token, t, axis=1),
-            mask=lax.dynamic_update_index_in_dim(state.mask, live, t, axis=1),
+            mask=mask,
             logprobs=lax.dynamic_update_index_in_dim(state.logprobs, jnp.where(live, logprob, 0.0), t, axis=1),
-            k=lax.dynamic_update_slice_in_dim(state.k, k, t, axis=2),
-            v=lax.dynamic_update_slice_in_dim(state.v, v, t, axis=2),
+            cache=cache,
         )
 
     start = _Decoding(
@@ -115,8 +114,7 @@ def generate(
         tokens=jnp.full((rows, max_new_tokens), config.pad_id, jnp.int32),
         mask=jnp.zeros((rows, max_new_tokens), bool),
         logprobs=jnp.zeros((rows, max_new_tokens), jnp.float32),
-        k=jnp.zeros(kv_shape, prompt_k.dtype),
-        v=jnp.zeros(kv_shape, prompt_v.dtype),
+        cache=_empty_cache(config, rows, max_new_tokens, prompt.k.dtype),
     )
     end = lax.while_loop(unfinished, decode, start)
     prompt_columns = jnp.repeat(prompts, samples_per_prompt, axis=0)
@@ -127,6 +125,11 @@ def generate(
         logprobs=jnp.concatenate([none.astype(jnp.float32), end.logprobs], axis=1),
         segment_ids=jnp.concatenate([seen, end.mask], axis=1).astype(jnp.int32),
     )
+
+
+def _empty_cache(config: Config, rows: int, columns: int, dtype) -> KV:
+    shape = (config.num_layers, rows, config.num_kv_heads, columns, config.head_dim)
+    return KV(jnp.zeros((*shape[:3], config.head_dim, columns), dtype), jnp.zeros(shape, dtype))
 
 
 def _prefill(params, config, prompts, prompt_mask):

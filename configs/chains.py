@@ -48,6 +48,7 @@ def get_config(method: str = "scope"):
     c.optimizer.b2 = 0.95
     c.eval.max_new_tokens = 128
     c.eval.samples = 2
+    c.eval.batch = 32  # 64 rows, as in training: the programs that read them are compiled once
     for field, value in METHODS[method].items():
         c.update_from_flattened_dict({field: value})
     return c

@@ -7,7 +7,7 @@ extras = {
     "cuda": ["jax[cuda13]"],
     "judge": ["httpx>=0.28"],
     "notebooks": ["ipykernel>=7", "nbclient>=0.11", "nbformat>=5"],
-    "dev": ["pytest>=9", "hypothesis>=6.170", "ipykernel>=7", "nbclient>=0.11", "nbformat>=5"],
+    "dev": ["pytest>=9", "pytest-xdist>=3.8", "hypothesis>=6.170", "ipykernel>=7", "nbclient>=0.11", "nbformat>=5"],
 }
 
 setuptools.setup(

@@ -28,7 +28,7 @@ def get_config() -> ConfigDict:
     c.data.chains = ConfigDict()  # the embedded task
     c.data.chains.train = 4000  # problems
     c.data.chains.eval = 256
-    c.data.chains.min_steps = 3
+    c.data.chains.min_steps = 4
     c.data.chains.max_steps = 5
     c.data.chains.hard_share = 0.95  # share of steps that carry or borrow
     c.data.chains.seed = 1  # of the problems, not of the run: every run trains and is tested on the same ones

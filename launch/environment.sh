@@ -34,7 +34,9 @@ prepare() {
   stamp="$environment/scope_jax-installed$extras"
   if [[ ! -f "$stamp" || "$(cat "$stamp")" != "$mark" ]]; then
     echo "Installing scope_jax$extras into $environment (a minute or two the first time)."
-    "$python" -m pip install --quiet --disable-pip-version-check --editable ".$extras"
+    "$python" -m pip install --quiet --no-compile --disable-pip-version-check --editable ".$extras"
+    # Compiles what a run imports; pip would compile all that it installs, which takes as long as the rest.
+    PYTHONDONTWRITEBYTECODE= "$python" -c 'import scope_jax.train, scope_jax.report'
     echo "$mark" >"$stamp"
   fi
 }

@@ -100,7 +100,8 @@ def asr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: S
 def qpr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
     """Stage 2: right responses are paid by the shape of their process, wrong ones nothing."""
     plain = outcome_stage(policy, batch, key, config, settle)
-    return _pay_process(plain, policy.table, config=config)
+    labels = step_labels(plain.rollout, policy.table, judge=config.judge)
+    return _pay_process(plain, labels, config=config)
 
 
 def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
@@ -166,9 +167,9 @@ def asr_rewards(
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _pay_process(plain: Experience, table: TokenBytes, *, config) -> Experience:
+def _pay_process(plain: Experience, labelled: tuple, *, config) -> Experience:
     """R_QPR, or the reward that an ablation pays in its place, on the original prompts."""
-    labels, label_mask = step_labels(plain.rollout, table, judge=config.judge)
+    labels, label_mask = labelled
     right = (plain.outcome == 1.0).reshape(-1)
     c = config.qpr
     if c.reward == "process":
@@ -190,7 +191,7 @@ def _pay_process(plain: Experience, table: TokenBytes, *, config) -> Experience:
         paid = right + rewards.overlong_penalty(lengths, max_length=limit, cache=int(limit * c.overlong_share))
     else:
         raise ValueError(f"config.qpr.reward is {c.reward!r}; it must be process, holistic or overlong")
-    return plain.replace(rewards=paid.reshape(plain.outcome.shape), labels=(labels, label_mask))
+    return plain.replace(rewards=paid.reshape(plain.outcome.shape), labels=labelled)
 
 
 @functools.partial(jax.jit, static_argnames="judge")

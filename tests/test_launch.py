@@ -89,6 +89,11 @@ def test_test_passes_its_arguments_to_pytest_and_its_exit_status_back(clone):
     assert calls[-1] == "-m pytest tests/rewards -k padding"
 
 
+def test_all_tests_are_shared_out_among_the_cores(clone):
+    _, calls = call(clone, "launch/test")
+    assert calls[-1].startswith("-m pytest --numprocesses=auto")
+
+
 def test_test_says_what_a_missing_torch_means(clone):
     done, calls = call(clone, "launch/test", TORCH_MISSING="1")
     assert "torch and trl are not installed" in done.stdout

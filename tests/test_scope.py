@@ -82,9 +82,12 @@ def run(tokenizer, monkeypatch):
         model = Config(384, 8, 1, 1, 1, 8, 8, eos_ids=(tokenizer.eos_token_id,))
         policy = scope.Policy(None, model, TokenBytes.from_tokenizer(tokenizer, max_subs=table.sub_mask.shape[1]))
         settle = make_settle(tokenizer, model.eos_ids, open_verifier)
-        batch = take(table, np.arange(len(problems)))
+        rows = np.resize(np.arange(len(problems)), max(2, len(problems)))  # one size for most tests: compiled once
+        batch = take(table, rows)
         experience = scope.STAGES[stage](policy, batch, jax.random.key(0), config_with(**fields), settle)
-        return experience, script
+        first = {name: getattr(experience, name)[: len(problems)] for name in ("rewards", "valid", "outcome", "routed")}
+        rollout = jax.tree.map(lambda x: x[: len(problems) * GROUP], experience.rollout)
+        return experience.replace(rollout=rollout, **first), script
 
     return run
 
@@ -174,7 +177,7 @@ def test_a_row_that_the_host_gives_up_on_stays_undecided(run):
 
     class Host:
         def check_answers(self, given, gold):
-            return [Result.timed_out, Result.unreadable_gold]
+            return [Result.timed_out, Result.unreadable_gold] * (len(given) // 2)
 
     experience, _ = run("outcome", [PROOF], {PROOF: ["Answer: 3", "Answer: 4"]}, open_verifier=lambda: Host())
     assert not np.any(experience.valid)

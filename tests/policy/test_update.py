@@ -172,6 +172,16 @@ def test_micro_batches_add_up_to_the_full_batch(params, rollout, fields, parts):
     close(metrics, whole, 2e-6)
 
 
+def test_the_constant_aggregation_divides_by_the_limit_whatever_the_width_at_hand(params, rollout):
+    """Updates are cut to the longest row; a loss that followed the cut would change its scale from step to step."""
+    config = small_config(**{"loss.aggregation": "constant"})
+    wider = jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 5))), rollout)
+    state, metrics, _ = step(params, rollout, config=config)
+    wide_state, wide_metrics, _ = step(params, wider, config=config)
+    close(wide_state.params, state.params, 1e-6)
+    close(wide_metrics, metrics, 2e-6)
+
+
 def test_micro_batches_that_do_not_divide_the_batch_are_refused(params, rollout):
     with pytest.raises(ValueError, match="loss.micro_batches=3 does not divide 16 rollouts"):
         step(params, rollout, config=small_config(**{"loss.micro_batches": 3}))

@@ -68,9 +68,9 @@ def get_config() -> ConfigDict:
 
     c.loss = ConfigDict()
     c.loss.algorithm = "grpo"  # grpo or gspo
-    c.loss.aggregation = "token-mean"  # token-mean, seq-mean-token-mean, seq-mean-token-sum or constant
+    c.loss.aggregation = ""  # empty: the algorithm's own (grpo token-mean, gspo seq-mean-token-mean); or token-mean, seq-mean-token-mean, seq-mean-token-sum or constant
     c.loss.advantage_scale = "std"  # std, or none (centred only)
-    c.loss.clip_low = 0.2
+    c.loss.clip_low = 0.2  # gspo: 3e-4 and 4e-4 in its paper
     c.loss.clip_high = 0.2
     c.loss.kl = 0.0  # weight of the KL to the stage's first parameters; 0 keeps no reference in memory
     c.loss.kl_estimator = "k3"  # k2 or k3

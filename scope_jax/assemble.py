@@ -31,26 +31,6 @@ def load_policy(config, mesh: Mesh, tokenizer, *, max_subs: int) -> Policy:
     return Policy(params, model, table, lambda tree: jax.device_put(tree, sharding), batch_shards(mesh))
 
 
-def check_sizes(config, mesh: Mesh) -> None:
-    """Refuses sizes that do not divide, before anything is loaded or computed.
-
-    Raises:
-      ValueError: names the field, and what it must be a multiple of.
-    """
-    c, shards = config.rollout, batch_shards(mesh)
-    for field, value in (("rollout.prompts", c.prompts), ("eval.batch", config.eval.batch)):
-        if value < 1 or value % shards:
-            raise ValueError(f"config.{field}={value} must be a multiple of {shards}, the size of mesh axes data x fsdp")
-    parts = config.loss.micro_batches
-    if parts < 1 or c.prompts * c.group % parts:
-        raise ValueError(
-            f"config.loss.micro_batches={parts} must divide the {c.prompts * c.group} rollouts of a step "
-            "(rollout.prompts x rollout.group)"
-        )
-    if c.group < 2 and config.stages:
-        raise ValueError(f"config.rollout.group={c.group}: a group of one has no advantage; sample at least 2")
-
-
 def open_tokenizer(config):
     """The tokenizer of `config.model.path`.
 
@@ -72,24 +52,27 @@ def end_ids(model: qwen3.Config, tokenizer) -> tuple[int, ...]:
 
 
 def load_tables(config, tokenizer) -> tuple[PromptTable, PromptTable]:
-    """The encoded problems of training and of evaluation."""
+    """The encoded problems of training and of evaluation; one table where both are the same problems."""
+    train = load_table(config, tokenizer, "train")
+    same = not config.data.eval and config.data.train != "chains"
+    return train, train if same else load_table(config, tokenizer, "eval")
+
+
+def load_table(config, tokenizer, part: str) -> PromptTable:
+    """The encoded problems of one part, "train" or "eval"; without a name of its own, eval is what train names."""
     c = config.data
-    if c.train == "chains":
-        knobs = {"min_steps": c.chains.min_steps, "max_steps": c.chains.max_steps, "hard_share": c.chains.hard_share}
-        made = chains.generate_problems(c.chains.train + c.chains.eval, seed=c.chains.seed, **knobs)
-        train, test = made[c.chains.eval :], made[: c.chains.eval]  # distinct problems: none is in both
-    else:
-        train = test = _load("train", c.train, c.skip_bad)
-    if c.eval:
-        test = _load("eval", c.eval, c.skip_bad)
-    table = encode(train, config, tokenizer)
-    return table, table if test is train else encode(test, config, tokenizer)
+    field = "eval" if part == "eval" and c.eval else "train"
+    name = c[field]
+    if name != "chains":
+        return encode(_load(field, name, c.skip_bad), config, tokenizer)
+    knobs = {"min_steps": c.chains.min_steps, "max_steps": c.chains.max_steps, "hard_share": c.chains.hard_share}
+    made = chains.generate_problems(c.chains.train + c.chains.eval, seed=c.chains.seed, **knobs)
+    held_out, rest = made[: c.chains.eval], made[c.chains.eval :]  # distinct problems: none is in both
+    return encode(held_out if part == "eval" else rest, config, tokenizer)
 
 
 def encode(problems: list[Problem], config, tokenizer) -> PromptTable:
     """Problems as arrays, by the config's prompt style and widths; says how many were too long."""
-    if config.data.style not in STYLES:
-        raise ValueError(f"config.data.style is {config.data.style!r}; it must be one of {', '.join(STYLES)}")
     table = encode_problems(
         problems,
         tokenizer,
@@ -98,7 +81,9 @@ def encode(problems: list[Problem], config, tokenizer) -> PromptTable:
         max_scaffold_tokens=config.rollout.max_scaffold_tokens,
     )
     if table.dropped:
-        print(f"{len(table.dropped)} of {len(problems)} problems dropped: longer than rollout.max_prompt_tokens")
+        ids = ", ".join(problem.id for problem in table.dropped[:5]) + (", ..." if len(table.dropped) > 5 else "")
+        limit = f"rollout.max_prompt_tokens={config.rollout.max_prompt_tokens}"
+        print(f"{len(table.dropped)} of {len(problems)} problems dropped, longer than {limit}: {ids}")
     return table
 
 

@@ -2,7 +2,7 @@
 
     python -m scope_jax.evaluate --config=configs/chains.py:base --config.model.path=FOLDER --workdir=DIR
 
-Writes DIR/eval.json and DIR/eval_samples.jsonl.
+Writes DIR/eval.json, DIR/eval_samples.jsonl and DIR/config.json.
 """
 
 import json
@@ -16,6 +16,7 @@ from absl import flags
 
 from scope_jax import assemble, overrides, rewards
 from scope_jax.checkpoints import check_workdir
+from scope_jax.checks import check_config
 from scope_jax.data import chains
 from scope_jax.data.batches import PromptTable, take
 from scope_jax.data.records import write_text
@@ -107,16 +108,21 @@ def write_evaluation(workdir: str | pathlib.Path, measures: dict, samples: list[
 
 def main(_):
     config = ml_collections.FrozenConfigDict(_CONFIG.value)
-    check_workdir(_WORKDIR.value)
-    mesh = make_mesh(config.mesh)
-    assemble.check_sizes(config, mesh)
-    tokenizer = assemble.open_tokenizer(config)
-    _, table = assemble.load_tables(config, tokenizer)
-    policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
+    workdir = pathlib.Path(_WORKDIR.value)
+    with overrides.setting_up():
+        check_workdir(workdir)
+        if (workdir / "checkpoints").exists() or (workdir / "metrics.jsonl").exists():
+            raise ValueError(f"{workdir}: holds a training run, whose eval.json this would replace; choose another --workdir")
+        mesh = make_mesh(config.mesh)
+        check_config(config, mesh)
+        tokenizer = assemble.open_tokenizer(config)
+        table = assemble.load_table(config, tokenizer, "eval")
+        policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
+        overrides.record_config(workdir, _CONFIG.value, resuming=False)
     with assemble.host_verifier(config) as verifier:
         settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
         measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle)
-    write_evaluation(_WORKDIR.value, measures, samples)
+    write_evaluation(workdir, measures, samples)
     print(json.dumps(measures, indent=2))
 
 

@@ -8,10 +8,12 @@
 type or an argument left over ends the program before anything is computed, in one line with the nearest name.
 """
 
+import contextlib
 import difflib
 import json
 import os
 import pathlib
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +24,11 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from scope_jax.data.records import write_text
+from scope_jax.metrics import NonFiniteError
 
 flags.disclaim_key_flags()  # --help lists the flags defined here as the entry point's own
 
-FREE_FIELDS = ("log", "checkpoint")  # groups of fields that may change when a run goes on: they do not touch its result
+FREE_FIELDS = ("log", "checkpoint", "eval", "verifier")  # groups that may change when a run goes on: training stays as it was
 
 
 def config_flag() -> flags.FlagHolder:
@@ -47,7 +50,26 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             flags.FLAGS.verbosity = logging.WARNING  # absl would show every library's chatter
         return rest
 
-    app.run(main, flags_parser=parse)
+    def guarded(argv: Sequence[str]) -> Any:
+        try:
+            return main(argv)
+        except (SetupError, NonFiniteError) as error:
+            sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {error}")
+
+    app.run(guarded, flags_parser=parse)
+
+
+class SetupError(ValueError):
+    """A run cannot begin; the message says what to change, and the entry points print it alone."""
+
+
+@contextlib.contextmanager
+def setting_up() -> Iterator[None]:
+    """Inside it, a wrong value or file raises `SetupError` with the same message."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise SetupError(str(error)) from error
 
 
 class CommandLineError(ValueError):
@@ -68,8 +90,11 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
     """
     config = _load_config(argv)
     if config is not None:
-        for name in _overridden(argv):
+        names = _overridden(argv)
+        for name in names:
             _require_field(name, config)
+            if names.count(name) > 1 and isinstance(dict(flatten(config))[name], tuple):
+                raise CommandLineError(f"--config.{name} is given twice; a second tuple would be appended to the first")
     try:
         rest = flags.FLAGS(argv)
     except flags.UnrecognizedFlagError as error:
@@ -77,7 +102,9 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
         known += [f"config.{name}" for name, _ in flatten(config)] if config is not None else []
         raise CommandLineError(f"unknown flag --{error.flagname}{_nearest(error.flagname, known, '--')}") from error
     except flags.Error as error:
-        raise CommandLineError(str(error)) from error
+        missing = re.match(r"flag --(\w+)=None: ", str(error))
+        message = f"give --{missing[1]}=..., see --help" if missing else str(error)
+        raise CommandLineError(message) from error
     if len(rest) > 1:
         raise CommandLineError(f"argument {rest[1]!r} belongs to no flag; flags are written --name=value")
     if "config" in flags.FLAGS and config is None:

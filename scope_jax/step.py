@@ -105,7 +105,7 @@ def summarise(experience: scope.Experience, eos_ids: tuple[int, ...]) -> dict:
         "eta_r": effective_gradient_ratio(experience.rewards, valid),
         "routed": jnp.mean(experience.routed.astype(jnp.float32)),
         "length": jnp.mean(jnp.sum(experience.rollout.mask, axis=1).astype(jnp.float32)),
-        "truncated": 1.0 - jnp.mean(scope.ended(experience.rollout, eos_ids).astype(jnp.float32)),
-        "undecided": 1.0 - jnp.mean(valid.astype(jnp.float32)),
+        "truncated": jnp.mean((~scope.ended(experience.rollout, eos_ids)).astype(jnp.float32)),
+        "undecided": jnp.mean((~valid).astype(jnp.float32)),
         "generated_tokens": experience.sampled_tokens,
     }

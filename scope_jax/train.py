@@ -18,6 +18,7 @@ from absl import flags
 
 from scope_jax import assemble, overrides, qwen3
 from scope_jax.checkpoints import Checkpoints, check_workdir, state_bytes
+from scope_jax.checks import check_config
 from scope_jax.evaluate import evaluate, write_evaluation
 from scope_jax.meshes import make_mesh
 from scope_jax.metrics import MetricsWriter, require_finite
@@ -58,27 +59,29 @@ def main(_):
 
 def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) -> None:
     """The whole run: set up, go on or begin, update, save, evaluate."""
-    # ------------------------------------------------------------------ workdir, mesh
-    check_workdir(workdir)
-    config = ml_collections.FrozenConfigDict(given)
-    done = workdir / "eval.json"
-    total = sum(updates for _, updates in config.stages)
-    mesh = make_mesh(config.mesh)
-    assemble.check_sizes(config, mesh)
-    optimizer = make_optimizer(config.optimizer)
+    with overrides.setting_up():
+        # -------------------------------------------------------------- workdir, config, mesh
+        check_workdir(workdir)
+        config = ml_collections.FrozenConfigDict(given)
+        mesh = make_mesh(config.mesh)
+        check_config(config, mesh)
+        total = sum(updates for _, updates in config.stages)
+        optimizer = make_optimizer(config.optimizer)
+        done = workdir / "eval.json"
 
-    # ------------------------------------------------------------------ problems and policy
-    tokenizer = assemble.open_tokenizer(config)
-    train_table, eval_table = assemble.load_tables(config, tokenizer)
-    max_subs = max(table.sub_mask.shape[1] for table in (train_table, eval_table))
-    policy = assemble.load_policy(config, mesh, tokenizer, max_subs=max_subs)
-    state = initial_state(policy.params, config, optimizer, mesh)
+        # -------------------------------------------------------------- problems and policy
+        tokenizer = assemble.open_tokenizer(config)
+        train_table, eval_table = assemble.load_tables(config, tokenizer)
+        max_subs = max(table.sub_mask.shape[1] for table in (train_table, eval_table))
+        policy = assemble.load_policy(config, mesh, tokenizer, max_subs=max_subs)
+        state = initial_state(policy.params, config, optimizer, mesh)
 
-    # ------------------------------------------------------------------ resume, or begin
-    check_workdir(workdir, (config.checkpoint.keep + 1) * state_bytes(state))
-    checkpoints = Checkpoints(workdir / "checkpoints", keep=config.checkpoint.keep, keep_every=config.checkpoint.keep_every)
-    restored = checkpoints.restore(state)
-    overrides.record_config(workdir, given, resuming=restored is not None or done.exists())
+        # -------------------------------------------------------------- resume, or begin
+        check_workdir(workdir, (config.checkpoint.keep + 1) * state_bytes(state))
+        c = config.checkpoint
+        checkpoints = Checkpoints(workdir / "checkpoints", keep=c.keep, keep_every=c.keep_every)
+        restored = checkpoints.restore(state)
+        overrides.record_config(workdir, given, resuming=restored is not None or done.exists())
     if done.exists():
         print(f"{workdir}: this run is finished; its result is {done}")
         return

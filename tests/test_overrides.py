@@ -35,6 +35,11 @@ flags.DEFINE_string("workdir", None, "folder of the run")
 
 def main(_):
     logging.info("chatter of a library")
+    if flags.FLAGS.workdir == "setup":
+        with overrides.setting_up():
+            raise FileNotFoundError("no such model")
+    if flags.FLAGS.workdir == "bug":
+        raise ValueError("no such model")
     print(overrides.config_to_json(CONFIG.value), flush=True)
 
 if __name__ == "__main__":
@@ -130,6 +135,20 @@ def make_config(**changes):
     )
     config.update_from_flattened_dict(changes)
     return config
+
+
+def test_a_tuple_given_twice_is_refused_and_a_number_given_twice_counts_the_last_time(program):
+    status, _, error = program("--config=job.py", '--config.stages=(("asr",1),)', '--config.stages=(("qpr",1),)')
+    assert status != 0 and "--config.stages is given twice" in error and len(error.splitlines()) == 1
+    status, config, _ = program("--config=job.py", "--config.seed=1", "--config.seed=2")
+    assert status == 0 and config["seed"] == 2
+
+
+def test_an_error_of_the_set_up_is_one_line_and_a_bug_keeps_its_trace(program):
+    for kind, lines in (("setup", 1), ("bug", 5)):
+        status, _, error = program("--config=job.py", f"--workdir={kind}")
+        assert status != 0 and error.splitlines()[-1].endswith("no such model")
+        assert len(error.splitlines()) == 1 if lines == 1 else "Traceback" in error
 
 
 def test_the_record_of_a_config_is_json_with_sorted_names(tmp_path):

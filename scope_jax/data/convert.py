@@ -29,6 +29,7 @@ _INPUT = flags.DEFINE_string("input", None, "JSONL file to read.", required=True
 _OUTPUT = flags.DEFINE_string("output", None, "JSONL file of records to write.", required=True)
 _SOURCE = flags.DEFINE_string("source", "gsm8k", "Data set named in the records, and the start of ids that are made.")
 _TFDS_DIR = flags.DEFINE_string("tfds_dir", "", "Folder for a TFDS data set of the same records; none when empty.")
+_SPLIT = flags.DEFINE_enum("split", "train", ["train", "test"], "Its split: data.train reads train, data.eval reads test.")
 
 
 def _record(row: Any, where: str, *, id: str, source: str) -> tuple[Problem, str]:
@@ -102,7 +103,10 @@ def summary(problems: list[Problem], rejects: list[Reject]) -> str:
 
 def main(_):
     output = pathlib.Path(_OUTPUT.value)
-    problems, rejects = convert(pathlib.Path(_INPUT.value), _LAYOUT.value, _SOURCE.value)
+    try:
+        problems, rejects = convert(pathlib.Path(_INPUT.value), _LAYOUT.value, _SOURCE.value)
+    except FileNotFoundError as error:
+        raise SystemExit(f"convert: {error}") from error
     output.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(output, problems)
     rejects_path = output.with_name(f"{output.name}.rejects.jsonl")
@@ -112,7 +116,7 @@ def main(_):
     if _TFDS_DIR.value:
         from scope_jax.data import tfds_problems  # an import of seconds that only this flag needs
 
-        print(f"TFDS: {tfds_problems.prepare(problems, _TFDS_DIR.value)}")
+        print(f"TFDS: {tfds_problems.prepare(problems, _TFDS_DIR.value, split=_SPLIT.value)}")
 
 
 if __name__ == "__main__":

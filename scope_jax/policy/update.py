@@ -139,7 +139,7 @@ def _numerator(params, ref_params, rollout, advantages, *, model, config, start)
         advantages,
         rollout.mask,
         algorithm=c.algorithm,
-        aggregation=c.aggregation,
+        aggregation=c.aggregation or None,
         ref_logprobs=score(ref_params)[0] if c.kl > 0 else None,
         kl_coef=c.kl,
         kl_estimator=c.kl_estimator,

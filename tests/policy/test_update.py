@@ -182,6 +182,15 @@ def test_the_constant_aggregation_divides_by_the_limit_whatever_the_width_at_han
     close(wide_metrics, metrics, 2e-6)
 
 
+def test_without_a_name_the_aggregation_is_the_algorithms_own(params, rollout):
+    def loss(**fields):
+        return float(step(params, rollout, config=small_config(**{"loss.algorithm": "gspo"}, **fields))[1]["grad_norm"])
+
+    own = loss(**{"loss.aggregation": ""})
+    assert own == loss(**{"loss.aggregation": "seq-mean-token-mean"})
+    assert abs(own - loss(**{"loss.aggregation": "token-mean"})) > 1e-4 * own
+
+
 def test_micro_batches_that_do_not_divide_the_batch_are_refused(params, rollout):
     with pytest.raises(ValueError, match="loss.micro_batches=3 does not divide 16 rollouts"):
         step(params, rollout, config=small_config(**{"loss.micro_batches": 3}))

@@ -1,0 +1,107 @@
+"""What a config must satisfy before anything is loaded: a mistake stops a run in its first second, not in its last."""
+
+from typing import Any
+
+from jax.sharding import Mesh
+
+from scope_jax.data.prompts import STYLES
+from scope_jax.meshes import batch_shards
+from scope_jax.policy.losses import AGGREGATIONS, ALGORITHMS, KL_ESTIMATORS
+from scope_jax.rewards import STEP_LABELS
+from scope_jax.scope import STAGES
+
+CHOICES = {
+    "model.dtype": ("float32", "bfloat16"),
+    "model.param_dtype": ("float32", "bfloat16"),
+    "data.style": tuple(STYLES),
+    "qpr.reward": ("process", "holistic", "overlong"),
+    "loss.algorithm": tuple(ALGORITHMS),
+    "loss.aggregation": ("", *AGGREGATIONS),
+    "loss.advantage_scale": ("std", "none"),
+    "loss.kl_estimator": KL_ESTIMATORS,
+}
+RANGES = {  # lowest and highest value; None: no bound
+    "seed": (0, None),
+    "rollout.top_k": (0, None),
+    "rollout.top_p": (0.0, 1.0),
+    "rollout.max_new_tokens": (1, None),
+    "rollout.length_buckets": (1, None),
+    "rollout.route_buckets": (1, None),
+    "asr.tau": (0.0, 1.0),
+    "asr.beta": (0.0, 1.0),
+    "qpr.alpha": (0.0, None),
+    "qpr.overlong_share": (0.0, 1.0),
+    "judge.max_bytes": (1, None),
+    "judge.max_steps": (1, None),
+    "verifier.workers": (0, None),
+    "loss.clip_low": (0.0, 1.0),
+    "loss.clip_high": (0.0, None),
+    "loss.kl": (0.0, None),
+    "loss.head_chunk": (1, None),
+    "optimizer.warmup": (0, None),
+    "eval.problems": (0, None),
+    "eval.samples": (1, None),
+    "eval.temperature": (0.0, None),
+    "eval.max_new_tokens": (1, None),
+    "checkpoint.every": (1, None),
+    "checkpoint.keep": (1, None),
+    "log.rollouts_every": (1, None),
+}
+
+
+def check_config(config, mesh: Mesh) -> None:
+    """Refuses values that a run could not use, each by its field.
+
+    Raises:
+      ValueError: names the field, its value and what it may be.
+    """
+    for field, choices in CHOICES.items():
+        value = _get(config, field)
+        if value not in choices:
+            raise ValueError(f"config.{field}={value!r} must be one of {', '.join(map(repr, choices))}")
+    for field, (low, high) in RANGES.items():
+        value = _get(config, field)
+        if value < low or (high is not None and value > high):
+            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            raise ValueError(f"config.{field}={value} must be {bounds}")
+    _check_stages(config.stages)
+    penalties, kinds = config.qpr.penalties, STEP_LABELS[1:]
+    if len(penalties) != len(kinds) or not all(0 <= x < 1 for x in penalties):
+        raise ValueError(f"config.qpr.penalties={penalties} must be {len(kinds)} numbers in [0, 1): {', '.join(kinds)}")
+    if config.stages and config.rollout.temperature <= 0:
+        raise ValueError(
+            f"config.rollout.temperature={config.rollout.temperature}: greedy rollouts of a group are alike and teach nothing"
+        )
+    _check_sizes(config, mesh)
+
+
+def _check_stages(stages) -> None:
+    for entry in stages:
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
+            raise ValueError(f"config.stages: {entry!r} is no (stage, updates) pair; write (('asr', 100), ('qpr', 100))")
+        name, updates = entry
+        if name not in STAGES:
+            raise ValueError(f"config.stages names {name!r}; stages are {', '.join(STAGES)}")
+        if not isinstance(updates, int) or isinstance(updates, bool) or updates < 1:
+            raise ValueError(f"config.stages: {name} has {updates!r} updates; give a whole number of at least 1")
+
+
+def _check_sizes(config, mesh: Mesh) -> None:
+    c, shards = config.rollout, batch_shards(mesh)
+    for field, value in (("rollout.prompts", c.prompts), ("eval.batch", config.eval.batch)):
+        if value < 1 or value % shards:
+            raise ValueError(f"config.{field}={value} must be a multiple of {shards}, the size of mesh axes data x fsdp")
+    parts = config.loss.micro_batches
+    if parts < 1 or c.prompts * c.group % parts:
+        raise ValueError(
+            f"config.loss.micro_batches={parts} must divide the {c.prompts * c.group} rollouts of a step "
+            "(rollout.prompts x rollout.group)"
+        )
+    if c.group < 2 and config.stages:
+        raise ValueError(f"config.rollout.group={c.group}: a group of one has no advantage; sample at least 2")
+
+
+def _get(config, field: str) -> Any:
+    for name in field.split("."):
+        config = config[name]
+    return config

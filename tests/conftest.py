@@ -18,6 +18,8 @@ from scope_jax.qwen3.params import Leaf, describe  # noqa: E402
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_default_matmul_precision", "highest")
+# Most of the tests' time is compilation. Commands that tests start as processes are compiled as a user's are.
+jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def test_each_script_is_valid_bash(script):
 def test_quickstart_trains_each_method_once_and_then_reports(clone):
     done, calls = call(clone, "launch/quickstart", "--config.asr.beta=0.3")
     assert done.returncode == 0, done.stderr
-    trained = [line for line in calls if "scope_jax.train" in line]
+    trained = [line for line in calls if "-m scope_jax.train" in line]
     assert [line.split("chains.py:")[1].split()[0] for line in trained] == ["base", "grpo", "asr", "scope"]
     assert all("--config.seed=0 --workdir=runs/quickstart/" in line for line in trained)
     assert all(line.endswith("/seed-0 --config.asr.beta=0.3") for line in trained)
@@ -59,7 +59,7 @@ def test_quickstart_trains_each_method_once_and_then_reports(clone):
 def test_quickstart_full_trains_three_seeds(clone):
     done, calls = call(clone, "launch/quickstart", "--full")
     assert done.returncode == 0, done.stderr
-    seeds = [line.split("--config.seed=")[1].split()[0] for line in calls if "scope_jax.train" in line]
+    seeds = [line.split("--config.seed=")[1].split()[0] for line in calls if "-m scope_jax.train" in line]
     assert seeds == list("000011112222")
 
 

@@ -7,8 +7,10 @@ import pathlib
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from configs import chains
 from scope_jax import qwen3, train
@@ -40,6 +42,20 @@ SOCRATIC = {
     "answer": "How many eggs does the box hold? ** The box holds 4*6=<<4*6=24>>24 eggs.\n"
     "How many eggs are whole? ** There are 24-5=<<24-5=19>>19 whole eggs.\n#### 19",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Methods differ in a few numbers that are paid: their updates are one program, kept on disk between the runs."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = [getattr(jax.config, name) for name in names]
+    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in zip(names, before, strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def small(method="scope", **fields):
@@ -117,7 +133,8 @@ def test_a_sharded_batch_gives_the_losses_of_one_device(tmp_path):
 
 @pytest.mark.slow
 def test_a_learning_rate_that_destroys_the_policy_stops_the_run_at_its_step_and_array(tmp_path):
-    fields = {"optimizer.learning_rate": 1e38, "stages": (("outcome", 3),), "data.chains.hard_share": 0.0, "rollout.group": 4}
+    # The decay moves every parameter, whether or not a group of the first step has signal.
+    fields = {"optimizer.learning_rate": 1e38, "optimizer.weight_decay": 1.0, "stages": (("outcome", 3),)}
     with pytest.raises(NonFiniteError, match=r"step [123]: not finite: (loss|gradient)"):
         run(tmp_path, small("grpo", **fields))
     assert not (tmp_path / "eval.json").exists()

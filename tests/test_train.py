@@ -135,7 +135,7 @@ def test_a_sharded_batch_gives_the_losses_of_one_device(tmp_path):
 def test_a_learning_rate_that_destroys_the_policy_stops_the_run_at_its_step_and_array(tmp_path):
     # The decay moves every parameter, whether or not a group of the first step has signal.
     fields = {"optimizer.learning_rate": 1e38, "optimizer.weight_decay": 1.0, "stages": (("outcome", 3),)}
-    with pytest.raises(NonFiniteError, match=r"step [123]: not finite: (loss|gradient)"):
+    with pytest.raises(NonFiniteError, match=r"step [123]: not finite: .*gradient\['embed'\]"):
         run(tmp_path, small("grpo", **fields))
     assert not (tmp_path / "eval.json").exists()
 

@@ -37,7 +37,7 @@ def find_runs(folder: str | pathlib.Path) -> tuple[list[Run], list[str]]:
     """The finished runs under FOLDER/METHOD/seed-N, and a sentence about each run that is not finished.
 
     Raises:
-      FileNotFoundError: there is no such folder, or no run in it.
+      FileNotFoundError: there is no such folder, or no finished run in it.
       ValueError: an eval.json or a line of metrics.jsonl is malformed; names the file.
     """
     runs, unfinished = [], []
@@ -53,6 +53,8 @@ def find_runs(folder: str | pathlib.Path) -> tuple[list[Run], list[str]]:
         raise FileNotFoundError(
             f"{folder}: no runs; expected folders such as {folder}/scope/seed-0, made by launch/quickstart"
         )
+    if not runs:
+        raise FileNotFoundError(f"{folder}: no finished run; " + "; ".join(unfinished))
     return runs, unfinished
 
 

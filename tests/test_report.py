@@ -143,6 +143,12 @@ def test_a_folder_without_runs_says_what_was_expected(tmp_path):
         find_runs(tmp_path)
 
 
+def test_a_folder_of_unfinished_runs_says_so(tmp_path):
+    (write_run(tmp_path, "grpo", 0) / "eval.json").unlink()
+    with pytest.raises(FileNotFoundError, match="no finished run; grpo/seed-0 is not finished"):
+        find_runs(tmp_path)
+
+
 @pytest.mark.parametrize("text, message", [("{", "not JSON"), ('{"useful": 1}', "field accuracy is missing")])
 def test_a_malformed_evaluation_is_named(tmp_path, text, message):
     (write_run(tmp_path, "grpo", 0) / "eval.json").write_text(text)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from scope_jax.data.prompts import PromptStyle, encode_prompts, plain_prompt, scaffolded_prompt
+from scope_jax.data.prompts import PromptStyle, encode_prompts, plain_prompt, prompt_ids, scaffolded_prompt
 from scope_jax.data.records import Problem
 from scope_jax.rewards import AnswerKey
 from scope_jax.scope import Batch
@@ -50,7 +50,11 @@ def encode_problems(
     plain = [plain_prompt(problem, style) for problem in problems]
     tokens, mask, too_long = _encode(tokenizer, plain, max_prompt_tokens)
     if too_long.all():
-        raise ValueError(f"none of the {len(problems)} prompts fits rollout.max_prompt_tokens={max_prompt_tokens}")
+        shortest = min(len(prompt_ids(tokenizer, text)) for text in plain)
+        raise ValueError(
+            f"none of the {len(problems)} prompts fits rollout.max_prompt_tokens={max_prompt_tokens}; "
+            f"the shortest takes {shortest}"
+        )
     kept = [problem for problem, long in zip(problems, too_long, strict=True) if not long]
     scaffolds = [scaffolded_prompt(problem, style) for problem in kept]
     scaffolded, scaffolded_mask, scaffold_too_long = _encode(tokenizer, scaffolds, max_scaffold_tokens, tokens.shape[1])

@@ -72,6 +72,12 @@ def render_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True, enable_thinking=False)
 
 
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    """Token ids of a prompt in the chat template."""
+    # The template has written every special token that the model wants; a tokenizer must not add its own.
+    return tokenizer(render_chat(tokenizer, prompt), add_special_tokens=False)["input_ids"]
+
+
 def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], *, width: int
 ) -> tuple[Int[np.ndarray, "P W"], Bool[np.ndarray, "P W"], Bool[np.ndarray, "P"]]:
@@ -87,8 +93,7 @@ def encode_prompts(
     mask = np.zeros((len(prompts), width), bool)
     too_long = np.zeros(len(prompts), bool)
     for row, prompt in enumerate(prompts):
-        # The template has written every special token that the model wants; a tokenizer must not add its own.
-        ids = tokenizer(render_chat(tokenizer, prompt), add_special_tokens=False)["input_ids"]
+        ids = prompt_ids(tokenizer, prompt)
         if len(ids) > width:
             too_long[row] = True
         else:

@@ -43,12 +43,12 @@ class Config:
 
         Raises:
           FileNotFoundError: the folder holds no config.json.
-          ValueError: the architecture is not a dense Qwen3, or a field is missing; names the file and field.
+          ValueError: the architecture is not a dense Qwen3, a field is missing, or a file is no JSON; names the file and field.
         """
         path = pathlib.Path(folder) / "config.json"
         if not path.is_file():
             raise FileNotFoundError(f"{path}: not found; expected a Hugging Face model folder")
-        hf = json.loads(path.read_text(encoding="utf-8"))
+        hf = _read_json(path)
         if hf.get("model_type") != "qwen3":
             raise ValueError(f"{path}: field model_type is {hf.get('model_type')!r}; this code reads 'qwen3'")
         for field, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("use_sliding_window", False)):
@@ -65,7 +65,7 @@ class Config:
         if theta is None:
             raise ValueError(f"{path}: rope_theta is missing, both at the top level and under rope_parameters")
         generation = path.with_name("generation_config.json")
-        generation = json.loads(generation.read_text(encoding="utf-8")) if generation.is_file() else {}
+        generation = _read_json(generation) if generation.is_file() else {}
         eos_ids = _first(generation.get("eos_token_id"), hf.get("eos_token_id"), ())
         eos_ids = (eos_ids,) if isinstance(eos_ids, int) else tuple(eos_ids)
         try:
@@ -116,6 +116,16 @@ class Config:
             "pad_token_id": self.pad_id,
             "dtype": self.dtype,
         }
+
+
+def _read_json(path: pathlib.Path) -> dict:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); copy the file from the checkpoint again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: must hold a JSON object, not {type(found).__name__}")
+    return found
 
 
 def _first(*values):

@@ -60,7 +60,7 @@ def test_a_batch_goes_where_it_is_placed(table):
 
 
 def test_no_prompt_that_fits_and_a_narrow_scaffold_are_refused(tokenizer):
-    with pytest.raises(ValueError, match="none of the 1 prompts fits rollout.max_prompt_tokens=64"):
+    with pytest.raises(ValueError, match="none of the 1 prompts fits rollout.max_prompt_tokens=64; the shortest takes [0-9]+$"):
         encode_problems([LONG], tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=96)
     with pytest.raises(ValueError, match="max_scaffold_tokens=32 is below"):
         encode_problems([TWO], tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=32)

@@ -74,3 +74,14 @@ def test_what_is_not_supported_stops_with_its_field(tmp_path, fields, message):
 def test_a_folder_without_config_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json: not found"):
         Config.from_hf(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    read(tmp_path, rope_theta=1e6)
+    (tmp_path / name).write_text("{")
+    with pytest.raises(ValueError, match=rf"{name}: not JSON"):
+        Config.from_hf(tmp_path)
+    (tmp_path / name).write_text("[]")
+    with pytest.raises(ValueError, match=rf"{name}: must hold a JSON object, not list"):
+        Config.from_hf(tmp_path)

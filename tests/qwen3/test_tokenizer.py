@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -30,6 +31,16 @@ def test_the_chat_template_is_found_in_the_config_and_in_its_own_file(tmp_path):
 
 def test_a_folder_without_tokenizer_is_named_and_the_network_is_not_asked(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json: not found"):
+        load_tokenizer(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+        load_tokenizer(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
+def test_a_damaged_file_is_one_line_that_names_the_folder(tmp_path, name):
+    write_tokenizer(tmp_path, chat_template=TEMPLATE)
+    (tmp_path / name).write_text("{")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(tmp_path))}: the tokenizer cannot be read: .+$"):
         load_tokenizer(tmp_path)
 
 

@@ -60,6 +60,9 @@ def read_forms(text: UInt8[Array, "R N"], start: Int[Array, "R"], stop: Int[Arra
     named = is_letter(codes[:, 0]) & (codes[:, 1] == ord("=")) & (jnp.sum(codes == ord("="), axis=1) == 1)
     name = jnp.where(named, codes[:, 0], 0).astype(jnp.int32)
     body, size = cut(codes, jnp.where(named, 2, 0), length)
+    closing = jnp.sum(jnp.cumsum(body == TEXT_END, axis=1) == 0, axis=1)  # place of the first, if there is one
+    wrapped = (body[:, 0] == TEXT) & (closing == size - 1)
+    body, size = cut(body, jnp.where(wrapped, 1, 0), jnp.where(wrapped, size - 1, size))
     percent = (size > 0) & (_at(body, size - 1) == PERCENT)
     size = size - percent
     body, size, unit = _cut_unit(*cut(body, jnp.zeros_like(size), size))

@@ -87,6 +87,8 @@ def read(answer: str) -> Reading:
     named = re.match(r"([a-zA-Z])=(?!.*=)", body)
     if named:
         name, body = named[1], body[2:]
+    if body.startswith(TEXT) and body.find(TEXT_END) == len(body) - 1:  # the whole answer is set as text
+        body = body[1:-1]
     if body.endswith(PERCENT):
         percent, body = True, body[:-1]
     found = _UNIT.search(body)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Int8, UInt8
 
 from scope_jax.rewards.canonical import is_any
-from scope_jax.rewards.forms import Form, compare_forms, read_forms
+from scope_jax.rewards.reading import Form, compare_forms, read_forms
 from scope_jax.verify.numbers import OUTSIDE
 
 WRONG, RIGHT, UNDECIDED = 0, 1, 2

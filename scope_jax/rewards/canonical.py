@@ -14,7 +14,7 @@ from scope_jax.verify import forms
 FRAC, SQRT, PI, INFINITY, PERCENT = map(ord, (forms.FRAC, forms.SQRT, forms.PI, forms.INFINITY, forms.PERCENT))
 SET_OPEN, SET_CLOSE, TEXT, TEXT_END = map(ord, (forms.SET_OPEN, forms.SET_CLOSE, forms.TEXT, forms.TEXT_END))
 GROUP = ord(forms.GROUP)
-APART = 0x10  # the digit d behind a gap is APART + d
+APART = 0x10  # the digit d behind a gap is APART + d; see `canonical_codes`
 DROP = 0
 
 BLANKS = " \t\r\n\f\v~$"
@@ -63,8 +63,11 @@ def canonical_codes(
     text = jnp.where(inside, jnp.where(text == 0, jnp.uint8(0x7F), text), 0)  # 0 is no text here
     codes, keep = _spell(text)
     codes, source = _compact(codes, keep)
-    # A digit that something dropped parts from the digit before it.
-    apart = is_digit(codes) & is_digit(shift(codes, -1)) & (source - shift(source, -1) > 1) & (place > 0)
+    # A digit that something dropped parts from the digit before it, or three digits from the comma before them.
+    parted = is_digit(codes) & (source - shift(source, -1) > 1) & (place > 0)
+    joined = is_digit(codes) & ~(parted & is_digit(shift(codes, -1)))
+    three = joined & shift(joined, 1) & shift(joined, 2) & ~shift(joined, 3)
+    apart = parted & (is_digit(shift(codes, -1)) | (three & (shift(codes, -1) == ord(","))))
     codes = jnp.where(apart, codes - ord("0") + APART, codes).astype(jnp.uint8)
     return trim(codes, ".,;*", left="*")
 
@@ -102,7 +105,9 @@ def _spell(text) -> tuple[UInt8[Array, "R N"], Bool[Array, "R N"]]:
         codes, spans = jnp.where(found, jnp.uint8(code), codes), jnp.where(found, len(spelling.encode()), spans)
     dropped = (spans > 0) & (codes == DROP)
     group = _starts_with(windows, "\\,") & shift(digit, -1) & shift(digit, 2)
-    codes, dropped = jnp.where(group, jnp.uint8(GROUP), codes), dropped & ~group
+    thin = _starts_with(windows, ",\\!") & shift(digit, 3)  # `1,\!234`
+    codes, spans = jnp.where(group | thin, jnp.uint8(GROUP), codes), jnp.where(thin, 3, spans)
+    dropped &= ~group
 
     brace = (text == ord("{")) | (text == ord("}"))
     following, before = next_true(brace), last_true(brace)

@@ -167,12 +167,14 @@ def _step(state, column):
     more = free & digit & row.number
     row.append(more, "top", value)
     row.append(more & row.point, "bottom", 0)
+    behind_comma = free & (c >= APART) & (c < APART + 10) & (row.factors == 0)  # the 2 of `1, 234`
+    digit, value = digit | behind_comma, jnp.where(behind_comma, c - APART, value)
     first = free & digit & ~row.number
     row.fail(was_open & digit & ~more & ~(first & (row.factors == 0)))
     row.put(first, top=value, number=True, factors=1, digits=0, zero_first=value == 0, point=False, grouped=False)
     row.put(more | first, digits=row.digits + 1)
 
-    apart = was_open & (c >= APART) & (c < APART + 10)  # `2 1/3`
+    apart = was_open & (c >= APART) & (c < APART + 10) & ~behind_comma  # `2 1/3`
     row.fail(apart & ~(row.number & ~row.point & ~row.has_whole & ~row.fraction & (row.factors == 1)))
     row.put(apart, whole=row.top, has_whole=True, by_gap=True, top=c - APART)
 

@@ -38,14 +38,15 @@ SPELLINGS = (
     (r"\\\{", SET_OPEN),
     (r"\\\}", SET_CLOSE),
     (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\{([^{}]*)(?<!\\)\}", TEXT),
-    (r"\{,\}|(?<=[0-9])\\,(?=[0-9])", GROUP),
+    (r"\{,\}|,\\!(?=[0-9])|(?<=[0-9])\\,(?=[0-9])", GROUP),
     (r"\u2212", "-"),
     (r"\^(?:\{\\circ\}|\\circ(?![a-zA-Z]))|°|\\\$", ""),
     (r"\\(?:left|right|displaystyle|quad)(?![a-zA-Z])|\\[!,;: ()]|[ \t\r\n\f\v~$]", ""),
     (r"[\x00-\x1f]", "\x7f"),  # control characters stand for nothing but the codes above
 )
 _SPELLING = re.compile("|".join(f"(?P<s{i}>{pattern})" for i, (pattern, _) in enumerate(SPELLINGS)))
-_GAP = "\x0b"  # something was dropped between two digits
+_GAP = "\x0b"  # something was dropped between two digits, or before three digits that follow a comma
+_THREE = re.compile(r"[0-9]{3}(?![0-9])")
 
 _UNIT = re.compile(
     rf"(?P<unit>{TEXT}[a-zA-Z./]*{TEXT_END}|(?<=[0-9}}])(?:[a-zA-Z]{{3,}}|cm|mm|km|kg|mg|ml|mL|ft|in|lb|oz|hr|mi|yd|pm|am))"
@@ -171,8 +172,9 @@ def _spell(answer: str) -> str:
         if not plain:
             dropped = True
             continue
-        if dropped and out and out[-1][-1].isdigit() and plain[0].isdigit():
-            out.append(_GAP)
+        if dropped and out and plain.isdigit():
+            if out[-1].isdigit() or (out[-1] == "," and _THREE.match(answer, place - 1)):
+                out.append(_GAP)
         out.append(plain)
         dropped = False
     return "".join(out)
@@ -200,6 +202,8 @@ def _read_list(text: str) -> tuple[str, tuple[Element, ...], bool]:
     elements = [parser.element()]
     while parser.next == ",":
         parser.take()
+        if parser.next == _GAP:  # `1, 234` is a list
+            parser.take()
         elements.append(parser.element())
     if parser.next or len(elements) > ELEMENTS:
         raise _Unread

@@ -10,23 +10,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8, UInt32
 
 from scope_jax.rewards.canonical import (
+    APART,
     PERCENT,
     SET_CLOSE,
     SET_OPEN,
     TEXT,
     TEXT_END,
+    byte_windows,
     canonical_codes,
     cut,
     is_any,
     is_digit,
     is_letter,
+    starts_with,
 )
 from scope_jax.rewards.reader import LIMIT, SQUARE_FREE, SQUARE_ROOTS, WEIGHTS, read_terms
 from scope_jax.rewards.scans import at, last_true, next_true, shift
-from scope_jax.verify.forms import ELEMENTS
+from scope_jax.verify.forms import ELEMENTS, NUMERALS, SHORT_UNITS
 
 MOST_TERMS = 12  # of all elements together
-SHORT_UNITS = ("cm", "mm", "km", "kg", "mg", "ml", "mL", "ft", "in", "lb", "oz", "hr", "mi", "yd", "pm", "am")
 ROUND, SET = 5, 9  # bracket kinds: 4 * opening + closing, each 1 round, 2 square, or 9 for a set; 0 none
 
 
@@ -159,12 +161,17 @@ def _cut_unit(codes, length) -> tuple[UInt8[Array, "R N"], Int[Array, "R"], UInt
         known |= (size == 2) & (_at(codes, run) == ord(unit[0])) & (_at(codes, run + 1) == ord(unit[1]))
     previous = _at(codes, run - 1)
     # A digit that something parts from the digit before it is a digit too.
-    bare = ((size >= 3) | known) & (run > 0) & (is_digit(previous) | ((previous >= 0x10) & (previous < 0x1A)) | (previous == ord("}")))
+    bare = (((size >= 3) & (end == length)) | known) & (run > 0) & (is_digit(previous) | ((previous >= APART) & (previous < APART + 10)) | (previous == ord("}")))
 
     start = jnp.where(wrapped, opening, jnp.where(bare, run, length))
     kept = (place >= start[:, None]) & (letter | is_digit(codes)) & (place < length[:, None])
-    body, body_length = cut(codes, jnp.zeros_like(start), start)
-    return body, body_length, _text_hash(_lower(codes), kept)
+    lower = jnp.where(kept, _lower(codes), 0)
+    numeral = jnp.zeros(length.shape, bool)
+    windows = byte_windows(lower)
+    for word in NUMERALS:
+        numeral |= jnp.any(starts_with(windows, word), axis=1)
+    body, body_length = cut(codes, jnp.zeros_like(start), jnp.where(numeral, 0, start))  # `3 million` is not read
+    return body, body_length, _text_hash(lower, kept)
 
 
 def _cut_brackets(codes, length):

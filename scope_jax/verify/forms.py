@@ -48,9 +48,15 @@ _SPELLING = re.compile("|".join(f"(?P<s{i}>{pattern})" for i, (pattern, _) in en
 _GAP = "\x0b"  # something was dropped between two digits, or before three digits that follow a comma
 _THREE = re.compile(r"[0-9]{3}(?![0-9])")
 
+SHORT_UNITS = ("cm", "mm", "km", "kg", "mg", "ml", "mL", "ft", "in", "lb", "oz", "hr", "mi", "yd", "pm", "am")
+# Words behind a number that change it, and so are no unit.
+NUMERALS = (
+    "hundred", "thousand", "million", "billion", "trillion", "dozen", "percent", "half", "halves", "third", "quarter",
+    "squared", "cubed", "factorial", "over", "times", "plus", "minus", "and",
+)  # fmt: skip
+_POWER = r"\^(?:[23]|\{[23]\})"
 _UNIT = re.compile(
-    rf"(?P<unit>{TEXT}[a-zA-Z./]*{TEXT_END}|(?<=[0-9}}])(?:[a-zA-Z]{{3,}}|cm|mm|km|kg|mg|ml|mL|ft|in|lb|oz|hr|mi|yd|pm|am))"
-    r"(?P<power>\^(?:[23]|\{[23]\}))?$"
+    rf"(?:(?:{TEXT}[a-zA-Z./]*{TEXT_END}|(?<=[0-9}}])(?:{'|'.join(SHORT_UNITS)}))(?:{_POWER})?|(?<=[0-9}}])[a-zA-Z]{{3,}})$"
 )
 _LETTERS = re.compile("[a-zA-Z'-]+")
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(?:[,\x0a][0-9]{3})+(?![0-9])")
@@ -95,7 +101,7 @@ def read(answer: str) -> Reading:
     found = _UNIT.search(body)
     if found and found.start() > 0:
         unit = re.sub(r"[^a-z0-9]", "", found[0].lower())
-        body = body[: found.start()]
+        body = "" if any(word in unit for word in NUMERALS) else body[: found.start()]
     reading = Reading(text, percent=percent, unit=unit, name=name, words=words)
     try:
         brackets, elements, grouped = _read_list(body)

@@ -76,11 +76,12 @@ def test_main_verdicts_equal_the_reference_wherever_the_device_decides(table, wr
         golds, ids, mask, kept, ended = main_batch(rng, writer)
         verdicts = np.asarray(verify_main(ids, mask, table, AnswerKey.from_strings(golds), ended)).tolist()
         for verdict, gold, text, end in zip(verdicts, golds, kept, ended, strict=True):
-            if verdict == UNDECIDED:
+            expected = reference.main_verdict(text, gold, end)
+            if expected == reference.OPEN:  # beyond plain numbers: `test_reading.py`
                 open_rows += 1
-                continue
-            assert NAMES[verdict] == reference.main_verdict(text, gold, end), (text, gold, end)
-            decided[NAMES[verdict]] += 1
+            elif verdict != UNDECIDED:
+                assert NAMES[verdict] == expected, (text, gold, end)
+                decided[expected] += 1
     # The generator must exercise all three verdicts, or the comparison proves little.
     assert min(decided.values()) > 400 and open_rows > 200
 
@@ -97,7 +98,7 @@ def test_slot_verdicts_equal_the_reference_wherever_the_device_decides(table, wr
             assert (row[m:SUBS] == WRONG).all()
             given = [*row[:m], row[SUBS]]
             for verdict, expected in zip(given, reference.slot_verdicts(text, golds_of_row, end), strict=True):
-                if verdict != UNDECIDED:
+                if verdict != UNDECIDED and expected != reference.OPEN:
                     assert NAMES[int(verdict)] == expected, (text, golds_of_row, end)
                     decided[expected] += 1
     assert min(decided.values()) > 400
@@ -193,11 +194,11 @@ def test_a_completion_without_marker_is_wrong_and_the_prompts_markers_never_coun
 
 
 def test_what_algebra_might_equate_is_undecided(table, writer):
-    texts = [f"\\boxed{{{text}}}" for text in ["\\sqrt{4}", "2 apples", "x=2", "200\\%", "\\{2\\}", "2^1", "two"]]
+    texts = [f"\\boxed{{{text}}}" for text in ["\\sqrt[2]{4}", "2 g", "2x", "2\\cdot 1", "\\{2\\}", "2^1", "two"]]
     texts += ["\\boxed{\\left\\{2\\right.}", "\\boxed{2\\}"]  # an escaped brace does not open or close a box
     assert main_rows(writer, texts, ["2"] * len(texts), table)[: len(texts)] == ["open"] * len(texts)
     assert main_rows(writer, ["\\boxed{friday}", "\\boxed{Friday}", "\\boxed{2}"], ["Friday"] * 3, table)[:3] == [
-        "open",
+        "right",
         "right",
         "open",
     ]

@@ -45,6 +45,7 @@ setuptools.setup(
         "tensorboardX>=2.6.5",
         "matplotlib>=3.11",
         "numpy>=2.4",
+        "tqdm>=4.67",
     ],
     extras_require=extras,
 )

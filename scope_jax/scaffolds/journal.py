@@ -1,6 +1,7 @@
 """Paid replies, kept in an append-only file, so that a stopped run pays for none of them again."""
 
 import concurrent.futures
+import fcntl
 import hashlib
 import json
 import os
@@ -22,14 +23,21 @@ class Journal:
         """Opens a journal, and cuts off a last line that a kill has left unfinished.
 
         Raises:
-          ValueError: the file is no journal.
+          ValueError: the file is no journal, or another process is writing it.
         """
         self.path, self._lock = path, threading.Lock()
         self._replies: dict[str, concurrent.futures.Future[str]] = {}
         self.paid = 0  # replies that this process has paid for
-        if path.exists():
-            self._read()
         self._file = open(path, "ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read()
+        except BlockingIOError as error:
+            self._file.close()
+            raise ValueError(f"{path}: another run is writing it; wait for that one, or choose another output") from error
+        except ValueError:
+            self._file.close()
+            raise
 
     def __enter__(self) -> "Journal":
         return self

@@ -56,6 +56,13 @@ def test_what_is_no_journal_is_refused_and_left_alone(tmp_path):
     assert path.read_text() == '{"id": "a problem"}\n'
 
 
+def test_two_runs_do_not_write_one_journal(tmp_path):
+    with Journal(tmp_path / "j.jsonl"):
+        with pytest.raises(ValueError, match="another run is writing it"):
+            Journal(tmp_path / "j.jsonl")
+    Journal(tmp_path / "j.jsonl").close()
+
+
 def test_a_failure_is_not_kept(tmp_path):
     def fail():
         raise OSError("down")

@@ -116,8 +116,10 @@ def build_all(
 ) -> Iterator[tuple[int, Built]]:
     """Builds many, `concurrency` at once.
 
-    A problem without a reply is given up with the endpoint's message. One bad problem stops nothing; but when
-    `concurrency` problems in a row (at least 3, or all) have had no reply, the endpoint is taken to be down.
+    A problem without a reply is given up with the endpoint's message. Bad problems stop nothing; but when `concurrency`
+    problems in a row (at least 3, or all) have had no reply, the endpoint is taken to be down. A failure for good, such
+    as a problem too long for the model, counts only as long as no problem at all was answered: then it is the address
+    or the key that is wrong.
 
     Yields:
       (index, what became of the problem), as they are done.
@@ -126,7 +128,7 @@ def build_all(
       EndpointDown: see above; what was paid for is in the journal.
     """
     limit = min(len(problems), max(3, concurrency))
-    lock, stopped, in_a_row = threading.Lock(), threading.Event(), []
+    lock, stopped, answered, in_a_row = threading.Lock(), threading.Event(), threading.Event(), []
 
     def work(problem: Problem) -> Built | None:
         if stopped.is_set():
@@ -135,11 +137,13 @@ def build_all(
             built = build(problem)
         except EndpointError as error:
             with lock:
-                in_a_row.append(error)
+                if error.transient or not answered.is_set():
+                    in_a_row.append(error)
                 if len(in_a_row) >= limit:
                     stopped.set()
             return Built(dataclasses.replace(problem, scaffold=()), (f"no reply: {error}",), unanswered=True)
         with lock:
+            answered.set()
             if not stopped.is_set():
                 in_a_row.clear()
         return built

@@ -164,6 +164,28 @@ def test_an_endpoint_that_stays_silent_ends_the_run_soon():
     assert len(asked) < 12
 
 
+def test_many_problems_that_are_refused_for_good_stop_nothing_once_one_was_answered():
+    def one(problem):
+        if problem.id != "0":
+            raise EndpointError("the reply was cut at max_tokens")
+        return build.Built(problem, ())
+
+    found = dict(build.build_all(problems(20), one, concurrency=1))
+    assert [found[i].unanswered for i in range(20)] == [False] + [True] * 19
+
+
+def test_a_wrong_key_ends_the_run_soon():
+    asked = []
+
+    def one(problem):
+        asked.append(problem)
+        raise EndpointError("status 401")
+
+    with pytest.raises(build.EndpointDown, match="status 401"):
+        list(build.build_all(problems(100), one, concurrency=4))
+    assert len(asked) < 12
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_silent_endpoint_is_noticed_with_few_problems_too(count):
     def one(problem):

@@ -136,10 +136,11 @@ def test_many_are_built_at_once_but_no_more_than_the_limit():
     assert 2 <= most <= 4
 
 
-def test_one_problem_without_a_reply_stops_nothing():
+@pytest.mark.parametrize("transient", [False, True])
+def test_single_problems_without_a_reply_stop_nothing(transient):
     def one(problem):
         if int(problem.id) % 3 == 0:
-            raise EndpointError("status 400: too long")
+            raise EndpointError("status 400: too long", transient=transient)
         return build.Built(problem, ())
 
     found = dict(build.build_all(problems(10), one, concurrency=1))

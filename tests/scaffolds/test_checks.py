@@ -77,7 +77,8 @@ def test_a_socratic_and_a_latex_scaffold_pass_every_test(open_verifier):
 
 class TestV:
     @pytest.mark.parametrize(
-        "answer", ["7", "-3/4", "1,234", "\\frac{3}{4}", "0.5", "even", "isosceles triangle", "\\text{Tuesday}", "$12$", "B"]
+        "answer",
+        ["7", "-3/4", "1,234", "\\frac{3}{4}", "0.5", "even", "isosceles triangle", "\\text{Tuesday}", "$12$", "B"],
     )
     def test_plain_answers_pass_without_a_worker(self, answer):
         assert checks.unverifiable(answer, no_verifier) is None

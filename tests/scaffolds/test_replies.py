@@ -14,6 +14,9 @@ PROBLEM = Problem("p", "14 trays of 12 rolls, less 98?", "70", source="s", level
 STEP = {"question": " How many\nrolls? ", "work": "14 * 12 = 168", "answer": " 168 "}
 WHOLE = {"sub_questions": [STEP], "main_work": "168 - 98 = 70"}
 
+NAMES = st.sampled_from(["sub_questions", "main_work", "question", "work", "answer", "a"])
+JSON = st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(NAMES, x))
+
 
 def read(value, max_subs=3):
     return draft.read_draft(value if isinstance(value, str) else json.dumps(value), PROBLEM, max_subs)
@@ -73,7 +76,7 @@ def test_anything_else_is_refused_with_a_reason(reply, reason):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(max_size=80) | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.sampled_from(["sub_questions", "main_work", "a"]), x)).map(json.dumps))
+@given(st.text(max_size=80) | JSON.map(json.dumps))
 def test_no_reply_raises_anything_but_a_reply_error(reply):
     try:
         read(reply)

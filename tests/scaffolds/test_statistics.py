@@ -7,7 +7,8 @@ def problem(source, subs):
 
 
 def test_a_row_a_data_set_over_the_built_ones():
-    rows = scaffold_statistics([problem("dapo-math", 2), problem("big-math", 0), problem("dapo-math", 5), problem("dapo-math", 0)])
+    sizes = [("dapo-math", 2), ("big-math", 0), ("dapo-math", 5), ("dapo-math", 0)]
+    rows = scaffold_statistics(problem(source, subs) for source, subs in sizes)
     assert rows == [("dapo-math", 3, 100 * 2 / 3, 3.5, 5, 2), ("big-math", 1, 0.0, None, None, None)]
 
 

@@ -56,6 +56,13 @@ class Reject:
     kept: bool = False  # the problem is in the output all the same
 
 
+SIFTED = {
+    "duplicate": "duplicates",
+    "conflict": "duplicates with different answers",
+    "overlap": "problems of evaluation sets",
+}
+
+
 class Conversion(NamedTuple):
     """The problems in the file's order, the line of each, and what was left out."""
 
@@ -153,11 +160,10 @@ def summary(problems: list[Problem], rejects: list[Reject]) -> str:
     total = len(problems) + sum(n for (_, kept), n in counts.items() if not kept)
     parts = [f"{len(problems)} of {total} rows converted, {counts['row', False]} rejected"]
     if counts["copy", False]:
-        parts.append(f"{counts['copy', False]} exact copies left out")
-    names = {"duplicate": "duplicates", "conflict": "duplicates with different answers", "overlap": "of evaluation sets"}
+        parts.append(f"exact copies left out: {counts['copy', False]}")
     for (what, kept), n in counts.items():
-        if what in names:
-            parts.append(f"{n} {names[what]} {'kept' if kept else 'left out'}")
+        if what in SIFTED:
+            parts.append(f"{SIFTED[what]} {'kept' if kept else 'left out'}: {n}")
     lengths = [len(problem.scaffold) for problem in problems if problem.scaffold]
     if not lengths:
         return "; ".join([*parts, "no scaffolds"])
@@ -170,6 +176,8 @@ def _run() -> None:
     source, output = pathlib.Path(_INPUT.value), pathlib.Path(_OUTPUT.value)
     if output.resolve() == source.resolve():
         raise ValueError(f"{output}: is both --input and --output; the output would replace the input")
+    if _DROP_OVERLAP.value and not _AGAINST.value:
+        raise ValueError("--drop_overlap leaves out what other files hold; name them with --against")
     evaluation: dict[str, str] = {}
     for name in _AGAINST.value:
         evaluation |= index_problems(load_jsonl(name)[0], name)
@@ -182,9 +190,11 @@ def _run() -> None:
     write_text(rejects, "".join(json.dumps(dataclasses.asdict(one), ensure_ascii=False) + "\n" for one in ordered))
     if not found.problems:
         first = f"; the first of {len(ordered)} reasons: {ordered[0].reason}" if ordered else ", as there is none"
-        raise ValueError(f"{source}: no row became a {_LAYOUT.value} problem{first}")
+        raise ValueError(f"{source}: no row became a problem by the layout {_LAYOUT.value}{first}")
     write_jsonl(output, found.problems)
     print(summary(found.problems, found.rejects))
+    if evaluation and not any(reject.what == "overlap" for reject in found.rejects):
+        print(f"none of the problems is among the {len(evaluation)} of {', '.join(_AGAINST.value)}")
     if LAYOUTS[_LAYOUT.value].shuffles:
         print(f"choices shuffled with seed {_SEED.value}")
     print(f"records: {output}\nrejects: {rejects}")

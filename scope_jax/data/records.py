@@ -11,9 +11,11 @@ import difflib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 PROBLEM_FIELDS = ("id", "problem", "answer", "source", "level", "scaffold")
 SUB_QUESTION_FIELDS = ("question", "answer")
 
@@ -226,7 +228,7 @@ def read_text(obj: dict[str, Any], name: str, where: str, field: str, *, numbers
         raise RecordError(where, field, f"is {kind(value)}; it must be a string")
     if not value.strip():
         raise RecordError(where, field, "is empty")
-    if any("\ud800" <= c <= "\udfff" for c in value):
+    if _SURROGATE.search(value):
         raise RecordError(where, field, "holds half of a surrogate pair, which is not text; repair the escape \\ud8..")
     return value
 

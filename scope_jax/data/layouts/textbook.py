@@ -68,7 +68,7 @@ def olympiadbench_problem(row: Any, where: str, *, id: str, source: str = "olymp
     """A row of OlympiadBench's open-ended text problems (arXiv:2402.14008).
 
     `context`, where there is one, goes before `question`; `final_answer` is a list of one. `unit` is left out, as the
-    answer is without it. `subfield` becomes the level.
+    answer is without it; so is `subfield`.
 
     Raises:
       RecordError: a field is missing or odd; the problem shows a picture; the answer has several parts, a tolerance or
@@ -90,5 +90,4 @@ def olympiadbench_problem(row: Any, where: str, *, id: str, source: str = "olymp
         problem=problem,
         answer=answer,
         source=source,
-        level=row.get("subfield"),
     )

@@ -90,9 +90,7 @@ def test_an_odd_gaokao_row_is_refused_with_the_field(change, message):
 
 
 def test_olympiadbench_puts_its_context_before_the_question():
-    assert olympiadbench_problem(OLYMPIAD, "f:1", id="x") == Problem(
-        "olympiadbench-17", "Find $n$.", "n=3", "olympiadbench", "Algebra"
-    )
+    assert olympiadbench_problem(OLYMPIAD, "f:1", id="x") == Problem("olympiadbench-17", "Find $n$.", "n=3", "olympiadbench")
     assert olympiadbench_problem(OLYMPIAD | {"context": "Let $n>2$."}, "f:1", id="x").problem == "Let $n>2$.\n\nFind $n$."
 
 

@@ -24,7 +24,7 @@ def minerva_problem(row: Any, where: str, *, id: str, source: str = "minerva_mat
     problem = fields.text(row, where, "problem")
     fields.refuse_figures(problem, where, "problem")
     solution = fields.text(row, where, "solution")
-    answer = extract_answer(solution[max(0, solution.rfind("\\boxed{")) :])
+    answer = extract_answer(solution)
     if "\\boxed{" not in solution or answer is None:
         raise RecordError(where, "solution", "has no last \\boxed{...} that closes and holds something")
     answer = re.sub(r"\$\s*\$", " ", answer)  # a formula broken between two lines

@@ -130,6 +130,7 @@ def test_what_a_record_cannot_hold_of_olympiadbench_is_refused(change, message):
         ("No solution", "No solution"),
         ("infinite number of solutions", "infinite number of solutions"),
         ("$\\text{a necessary but not a sufficient condition}$", "\\text{a necessary but not a sufficient condition}"),
+        ("$\\{(x,y)|x=1,y=2\\}$", "\\{(x,y)|x=1,y=2\\}"),
         ("$3!$", "3!"),
         ("$50 \\%$", "50 \\%"),
         ("$\\cos (x+y)=1$", "\\cos (x+y)=1"),
@@ -148,7 +149,7 @@ def test_one_value_passes_without_its_dollar_signs(answer, found):
         ("$\\frac{1}{2$", "is cut off: a brace"),
         ("$-3 b^{4}+13 b^{3}-$", "is cut off: nothing follows"),
         ("x=", "is cut off: nothing follows"),
-        ("The area is $4$ square feet.", "is a sentence"),
+        ("The area is $4$ feet.", "is a sentence"),
         ("It was only about two hours", "is a sentence"),
         ("$2$ or $-2$", "has several parts"),
         ("15 and $22.5 \\mathrm{~min}$", "has several parts"),
@@ -171,7 +172,7 @@ def test_what_is_no_single_value_is_refused_with_the_reason(answer, fault):
 def test_problems_of_model_outputs():
     row = {"question": "How many?", "ground_truth": "2+2=<<2+2=4>>4\nA: 1,004", "6b_finetuning": {}}
     assert gsm8k_outputs_problem(row, "f:1", id="x") == Problem("x", "How many?", "1004", "gsm8k")
-    for bad in ("It is 4.", "A: many", "", None):
+    for bad in ("It is 4.", "4", "A: many", "", None):
         with pytest.raises(RecordError, match="^f:3: field 'ground_truth'"):
             gsm8k_outputs_problem(row | {"ground_truth": bad}, "f:3", id="x")
     row = {"idx": 3, "question": "When?", "gt": "4:30p..", "answer": "\\text{4:30 p.m.}", "level": "Level 2", "code": []}

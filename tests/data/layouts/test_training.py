@@ -6,7 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from scope_jax.data.convert import convert
+from scope_jax.data.convert import convert, summary
 from scope_jax.data.layouts.training import big_math_problem, dapo_problem
 from scope_jax.data.records import Problem, RecordError
 
@@ -100,6 +100,7 @@ def test_dapo_converts_from_parquet_and_its_copies_are_left_out(tmp_path):
     assert [(problem.id, problem.answer) for problem in problems] == [("dapo-a", "5"), ("dapo-b", "6")]
     assert lines == [1, 2]
     assert [(one.line, one.what, one.rows) for one in rejects] == [(3, "row", 1), (1, "copy", 2), (2, "copy", 1)]
+    assert summary(problems, rejects) == "2 of 6 rows converted, 1 rejected; exact copies left out: 3; no scaffolds"
     assert rejects[0].reason == f"{path}: row 3: field 'reward_model.ground_truth' is empty"
 
 

@@ -37,6 +37,7 @@ setuptools.setup(
         "tensorflow-datasets>=4.9.10",
         "array_record>=0.8; platform_system == 'Linux'",
         "importlib_resources>=7",
+        "pyarrow>=24",  # tensorflow-datasets pulls it too
         "sympy>=1.14",
         "math-verify>=0.9",
         "ml-collections>=1.1",

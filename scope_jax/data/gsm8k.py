@@ -65,10 +65,10 @@ def socratic_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") ->
     return _problem(where, id=id, problem=question, answer=answer, source=source, scaffold=scaffold), reason
 
 
-def plain_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") -> tuple[Problem, str]:
+def plain_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") -> Problem:
     """The problem of a row in GSM8K's main layout, which has no sub-questions; arguments and errors as above."""
     question, _, answer = _split_row(row, where)
-    return _problem(where, id=id, problem=question, answer=answer, source=source, scaffold=()), "the layout has none"
+    return _problem(where, id=id, problem=question, answer=answer, source=source, scaffold=())
 
 
 def build_scaffold(steps: Sequence[tuple[str, str | None]]) -> tuple[SubQuestion, ...]:

@@ -11,9 +11,11 @@ import difflib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 PROBLEM_FIELDS = ("id", "problem", "answer", "source", "level", "scaffold")
 SUB_QUESTION_FIELDS = ("question", "answer")
 
@@ -76,19 +78,19 @@ def parse_record(obj: Any, where: str) -> Problem:
     if scaffold is None:
         scaffold = []
     if not isinstance(scaffold, list):
-        raise RecordError(where, "scaffold", f"is {_kind(scaffold)}; it must be a list of sub-questions, or absent")
+        raise RecordError(where, "scaffold", f"is {kind(scaffold)}; it must be a list of sub-questions, or absent")
     steps = []
     for i, step in enumerate(scaffold):
         at = f"scaffold[{i}]"
         _check_fields(step, SUB_QUESTION_FIELDS, where, at)
-        question = _text(step, "question", where, f"{at}.question", numbers=False)
-        steps.append(SubQuestion(question, _text(step, "answer", where, f"{at}.answer")))
+        question = read_text(step, "question", where, f"{at}.question", numbers=False)
+        steps.append(SubQuestion(question, read_text(step, "answer", where, f"{at}.answer")))
     return Problem(
-        id=_text(obj, "id", where, "id"),
-        problem=_text(obj, "problem", where, "problem", numbers=False),
-        answer=_text(obj, "answer", where, "answer"),
-        source=_text(obj, "source", where, "source", numbers=False) if obj.get("source") not in (None, "") else "",
-        level=_text(obj, "level", where, "level") if obj.get("level") not in (None, "") else None,
+        id=read_text(obj, "id", where, "id"),
+        problem=read_text(obj, "problem", where, "problem", numbers=False),
+        answer=read_text(obj, "answer", where, "answer"),
+        source=read_text(obj, "source", where, "source", numbers=False) if obj.get("source") not in (None, "") else "",
+        level=read_text(obj, "level", where, "level") if obj.get("level") not in (None, "") else None,
         scaffold=tuple(steps),
     )
 
@@ -174,10 +176,11 @@ def read_json_lines(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
         for number, raw in enumerate(file, start=1):  # bytes: only \n ends a line, and bad UTF-8 has a line number
             raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
             if raw.strip():
-                yield number, _decode(raw, f"{path}:{number}")
+                yield number, decode_json(raw, f"{path}:{number}")
 
 
-def _decode(raw: bytes, where: str) -> Any:
+def decode_json(raw: bytes, where: str) -> Any:
+    """The value of a JSON text; a `RecordError` stands for a broken one, or one that names a field twice."""
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(pairs, where))
     except RecordError as error:
@@ -200,7 +203,7 @@ def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 def _check_fields(obj: Any, known: tuple[str, ...], where: str, field: str) -> None:
     if not isinstance(obj, dict):
-        raise RecordError(where, field, f"is {_kind(obj)}; it must be an object with {', '.join(known)}")
+        raise RecordError(where, field, f"is {kind(obj)}; it must be an object with {', '.join(known)}")
     for name in obj:
         if name not in known:  # an unknown name is most often a misspelt one, and a lost scaffold trains something else
             near = difflib.get_close_matches(name, known, n=1)
@@ -208,7 +211,12 @@ def _check_fields(obj: Any, known: tuple[str, ...], where: str, field: str) -> N
             raise RecordError(where, f"{field}.{name}" if field else name, f"is unknown; {hint}")
 
 
-def _text(obj: dict[str, Any], name: str, where: str, field: str, *, numbers: bool = True) -> str:
+def read_text(obj: dict[str, Any], name: str, where: str, field: str, *, numbers: bool = True) -> str:
+    """A text of an object, called `field` in messages; a whole number is taken as text where `numbers` allows it.
+
+    Raises:
+      RecordError: it is missing, empty or of another type.
+    """
     if name not in obj:
         raise RecordError(where, field, "is missing")
     value = obj[name]
@@ -217,15 +225,15 @@ def _text(obj: dict[str, Any], name: str, where: str, field: str, *, numbers: bo
     if isinstance(value, float):
         raise RecordError(where, field, f"is the number {value!r}; write it as a string, so that its digits stay")
     if not isinstance(value, str):
-        raise RecordError(where, field, f"is {_kind(value)}; it must be a string")
+        raise RecordError(where, field, f"is {kind(value)}; it must be a string")
     if not value.strip():
         raise RecordError(where, field, "is empty")
-    if any("\ud800" <= c <= "\udfff" for c in value):
+    if _SURROGATE.search(value):
         raise RecordError(where, field, "holds half of a surrogate pair, which is not text; repair the escape \\ud8..")
     return value
 
 
-def _kind(value: Any) -> str:
+def kind(value: Any) -> str:
     """A value's type in JSON's words, for messages."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

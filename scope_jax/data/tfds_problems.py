@@ -35,6 +35,12 @@ class ScopeProblems(tfds.core.GeneratorBasedBuilder):
         del dl_manager  # nothing is downloaded
         return {self._split: self._generate_examples()}
 
+    def _log_download_bytes(self) -> None:
+        """Nothing is downloaded, and the base class prints that it is."""
+
+    def _log_download_done(self) -> None:
+        """Callers say it in their own words."""
+
     def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for position, problem in enumerate(self._problems):
             yield position, to_record(problem) | {"level": problem.level or ""}

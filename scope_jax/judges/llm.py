@@ -63,15 +63,13 @@ def make_llm_judge(endpoint: Endpoint, judge, *, split: Callable[[str], list[str
         steps = [split(completion) for completion in completions]
         labels = np.zeros((len(steps), judge.max_steps), np.int32)
         found: dict[str, list[int]] = {}
-        requests: dict[str, tuple] = {}
+        requests: dict[str, tuple] = {}  # by key: equal responses are asked about once
         keys = []
         for prompt, parts, answer in zip(prompts, steps, answers, strict=True):
             if len(parts) > judge.max_steps:
                 raise ValueError(f"{len(parts)} steps, more than judge.max_steps={judge.max_steps}: split must merge the rest")
             messages = rubric.messages(prompt, parts, answer)
             keys.append(key := _key(endpoint, messages))
-            if key in found or key in requests:
-                continue
             if not parts:
                 found[key] = []
             elif (kept := _ids(cache.get(key), len(parts))) is not None:

@@ -70,11 +70,12 @@ class Endpoint:
             import httpx2
         except ImportError as error:
             raise ImportError("a chat endpoint needs httpx2: pip install scope_jax[judge]") from error
+        check_settings(settings)
         self.settings, self._http = settings, httpx2
-        self._extra = _check(settings)
+        self._extra = json.loads(settings.extra or "{}")
         headers = {"Content-Type": "application/json"}
         if settings.key_variable:
-            headers["Authorization"] = f"Bearer {_read_key(settings.key_variable)}"
+            headers["Authorization"] = f"Bearer {_read_key(settings)}"
         # A proxy set for the outside world must not be asked for a server on this machine.
         direct = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
         self._client = httpx2.Client(
@@ -248,33 +249,41 @@ class _Retry(Exception):
         self.wait = wait
 
 
-def _check(settings: EndpointSettings) -> dict[str, Any]:
-    """Refuses settings that cannot be used; returns the further fields."""
-    if not settings.url.startswith(("http://", "https://")):
-        raise ValueError(f"endpoint: url={settings.url!r} must begin with http:// or https://, such as http://localhost:8000/v1")
-    if settings.url.rstrip("/").endswith("/chat/completions"):
-        raise ValueError(f"endpoint: url={settings.url!r} must be given without /chat/completions")
+def check_settings(settings: EndpointSettings, where: str = "endpoint: ") -> None:
+    """Refuses settings that cannot be used.
+
+    Args:
+      settings: to look at.
+      where: stands before a field's name in messages.
+
+    Raises:
+      ValueError: names the field and what it may be.
+    """
+    url = settings.url
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{where}url={url!r} must begin with http:// or https://, such as http://localhost:8000/v1")
+    if url.rstrip("/").endswith("/chat/completions"):
+        raise ValueError(f"{where}url={url!r} must be given without /chat/completions")
     if not settings.model:
-        raise ValueError("endpoint: model is empty; name a model that the endpoint serves")
+        raise ValueError(f"{where}model is empty; name a model that the endpoint serves")
     for name, low in (("timeout", 0.0), ("concurrency", 0), ("retries", -1), ("backoff", -1.0), ("max_wait", 0.0)):
         if not getattr(settings, name) > low:
-            raise ValueError(f"endpoint: {name}={getattr(settings, name)} is too small")
+            raise ValueError(f"{where}{name}={getattr(settings, name)} is too small")
     try:
-        extra = json.loads(settings.extra or "{}")
+        is_object = isinstance(json.loads(settings.extra or "{}"), dict)
     except ValueError as error:
-        raise ValueError(f"endpoint: extra={settings.extra!r} is no JSON: {error}") from error
-    if not isinstance(extra, dict):
-        raise ValueError(f"endpoint: extra={settings.extra!r} must be a JSON object")
-    return extra
-
-
-def _read_key(variable: str) -> str:
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ValueError(f"endpoint: environment variable {variable!r}, which should hold the API key, is not set")
+        raise ValueError(f"{where}extra={settings.extra!r} is no JSON: {error}") from error
+    if not is_object:
+        raise ValueError(f"{where}extra={settings.extra!r} must be a JSON object")
+    key = _read_key(settings)
+    if settings.key_variable and not key:
+        raise ValueError(f"{where}key_variable={settings.key_variable!r}: that environment variable is not set")
     if not key.isascii() or not key.isprintable():
-        raise ValueError(f"endpoint: environment variable {variable!r} holds no API key: it has characters that no key has")
-    return key
+        raise ValueError(f"{where}key_variable={settings.key_variable!r} holds characters that no API key has")
+
+
+def _read_key(settings: EndpointSettings) -> str:
+    return os.environ.get(settings.key_variable, "").strip() if settings.key_variable else ""
 
 
 def _retry_after(value: str) -> float | None:

@@ -232,7 +232,7 @@ def test_a_proxy_of_the_outside_world_is_not_asked_for_this_machine(server, monk
         ({"retries": -1}, "retries=-1 is too small"),
         ({"extra": "{x"}, "is no JSON"),
         ({"extra": "[1]"}, "must be a JSON object"),
-        ({"key_variable": "NO_SUCH_KEY"}, "'NO_SUCH_KEY', which should hold the API key, is not set"),
+        ({"key_variable": "NO_SUCH_KEY"}, "key_variable='NO_SUCH_KEY': that environment variable is not set"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(fields, message):

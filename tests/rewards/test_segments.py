@@ -1,5 +1,7 @@
 """Where completions are cut: each rule on examples, and the device's cuts against the host's."""
 
+import random
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scope_jax.rewards import ByteView, segment_bytes, segment_steps, segment_text
+from scope_jax.rewards.segments import LONG_BLOCK
 
 
 def steps_of(text, max_steps=64):
@@ -73,20 +76,21 @@ def test_a_stray_dollar_pair_costs_no_more_than_the_step_up_to_the_next():
 
 # The device against the host.
 
-PIECES = st.sampled_from(
-    ["$$", "$", "$$$", "\\$$", "\\[", "\\]", "\\\\[", "\\\\\\[", "\\\\", "\\", "[", "]", "\\begin{align}", "\\end{align}",
-     "\\begin{cases*}", "\\end{cases*}", "\\begin{itemize}", "\\end{proof}", "\\Begin{Bmatrix}", "\\end{align", "align}",
-     "\\\\begin{align}", "\\\\end{align}", "```", "````", "```python", "``` `x`", "~~~", "~~~ ", "``", "`", "~", "```\r",
-     "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \t\n", " ", "\t", "\r", "x", "The end. ", "3.5 ", "1. ", "\n2. ", "\n* 3.\t", "3) ", "?",
-     "Is it? ", "Wow!\n", "\u00e9\u6f22\U0001f600", "\x00", "\x0b", "word " * 30, "x" * 800]
-)  # fmt: skip
+PIECES = [
+    "$$", "$", "$$$", "\\$$", "\\[", "\\]", "\\\\[", "\\\\\\[", "\\\\", "\\", "[", "]", "\\begin{align}", "\\end{align}",
+    "\\begin{cases*}", "\\end{cases*}", "\\begin{itemize}", "\\end{proof}", "\\Begin{Bmatrix}", "\\end{align", "align}",
+    "\\\\begin{align}", "\\\\end{align}", "```", "````", "```python", "``` `x`", "~~~", "~~~ ", "``", "`", "~", "```\r",
+    "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \t\n", " ", "\t", "\r", "x", "The end. ", "3.5 ", "1. ", "\n2. ", "\n* 3.\t", "3) ", "?",
+    "Is it? ", "Wow!\n", "\u00e9\u6f22\U0001f600", "\x00", "\x0b", "word " * 30, "x" * 800,
+]  # fmt: skip
+PIECE = st.sampled_from(PIECES)
 BLOCK = st.sampled_from(["$$", "```\n", "~~~\n", "\\[", "\\begin{align}"]).flatmap(
-    lambda opener: st.lists(PIECES, max_size=4).map(
+    lambda opener: st.lists(PIECE, max_size=4).map(
         lambda inner: opener + "".join(inner) + {"\\[": "\\]", "\\begin{align}": "\\end{align}"}.get(opener, "\n" * (opener != "$$") + opener)
     )
 )
-COMPLETIONS = st.lists(st.one_of(PIECES, PIECES, BLOCK), max_size=40).map("".join)
-SIZE, ROWS = 3072, 4  # one shape for all calls: one compilation
+COMPLETIONS = st.lists(st.one_of(PIECE, PIECE, BLOCK), max_size=40).map("".join)
+SIZE, ROWS = 3072, 8  # one shape for all calls: one compilation
 SEGMENTS = jax.jit(segment_steps, static_argnames="max_steps")
 
 
@@ -106,12 +110,23 @@ def device_cuts(rows, max_steps):
     return cuts
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(COMPLETIONS, min_size=1, max_size=ROWS), st.sampled_from([2, 64]))
 def test_the_device_cuts_where_the_host_does(texts, max_steps):
     rows = [text.encode()[:SIZE] for text in texts]  # a character cut in two is no reason to differ
     for row, cuts in zip(rows, device_cuts(rows, max_steps), strict=True):
         assert cuts == segment_bytes(row, max_steps=max_steps), row
+
+
+def test_the_device_cuts_where_the_host_does_on_texts_of_few_kinds_of_pieces():
+    draw = random.Random(0)
+    texts = ["\\] and\n\n\\[ a\n\n b \\] c", "\\[ xalign}\n\nb \\]", "```\na\n\nb\n```\n\nc"]
+    texts += ["$$" + "x" * (LONG_BLOCK - 6 + extra) + "\n\ny$$\n\nz" for extra in (0, 1, 2)]  # the longest block, and longer
+    texts += ["".join(draw.choices(draw.sample(PIECES, draw.randint(2, 9)), k=draw.randint(0, 60))) for _ in range(506)]
+    rows = [text.encode()[:SIZE] for text in texts]
+    for i in range(0, len(rows), ROWS):
+        for row, cuts in zip(rows[i : i + ROWS], device_cuts(rows[i : i + ROWS], 64), strict=True):
+            assert cuts == segment_bytes(row, max_steps=64), row
 
 
 @given(COMPLETIONS, st.sampled_from([1, 2, 64]))

@@ -5,9 +5,17 @@ import setuptools
 extras = {
     "tpu": ["jax[tpu]"],
     "cuda": ["jax[cuda13]"],
-    "judge": ["httpx>=0.28"],
+    "judge": ["httpx2>=2.16"],
     "notebooks": ["ipykernel>=7", "nbclient>=0.11", "nbformat>=5"],
-    "dev": ["pytest>=9", "pytest-xdist>=3.8", "hypothesis>=6.170", "ipykernel>=7", "nbclient>=0.11", "nbformat>=5"],
+    "dev": [
+        "pytest>=9",
+        "pytest-xdist>=3.8",
+        "hypothesis>=6.170",
+        "ipykernel>=7",
+        "nbclient>=0.11",
+        "nbformat>=5",
+        "httpx2>=2.16",
+    ],
 }
 
 setuptools.setup(

@@ -58,9 +58,19 @@ def get_config() -> ConfigDict:
     c.qpr.length = True  # keep kappa
     c.qpr.overlong_share = 0.5  # share of max_new_tokens over which the overlong penalty grows
 
-    c.judge = ConfigDict()
-    c.judge.max_bytes = 16384  # bytes of a completion that the rule judge reads
-    c.judge.max_steps = 64  # steps it tells apart; the rest merge into the last
+    c.judge = ConfigDict()  # who labels steps
+    c.judge.kind = "rules"  # rules: on the device; llm: a chat endpoint; prm: a process reward model on the same devices
+    c.judge.max_steps = 64  # steps of a completion that are told apart; the rest merge into the last
+    c.judge.max_bytes = 16384  # rules: bytes of a completion that are read
+    c.judge.model = ""  # llm: the model's name at the endpoint; prm: its Hugging Face folder
+    c.judge.url = ""  # llm: an OpenAI-compatible endpoint (vLLM, SGLang, hosted), such as http://localhost:8000/v1
+    c.judge.key_variable = ""  # llm: environment variable that holds the API key; empty: none is sent
+    c.judge.timeout = 120.0  # llm: seconds a request
+    c.judge.concurrency = 16  # llm: requests at once
+    c.judge.retries = 4  # llm: further tries of a request that fails; after them the row is paid by its outcome
+    c.judge.max_tokens = 4096  # llm: longest reply; a judge that thinks first needs more
+    c.judge.extra = ""  # llm: JSON object of more request fields, such as '{"chat_template_kwargs": {"enable_thinking": false}}'
+    c.judge.cache = ""  # llm: folder of judgements that are paid for, which runs may share; empty: WORKDIR/judge_cache
 
     c.verifier = ConfigDict()
     c.verifier.workers = 2  # host processes for what the device leaves undecided; 0: those rows are masked out

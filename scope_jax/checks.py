@@ -4,6 +4,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from scope_jax import endpoint, judges
 from scope_jax.data.prompts import STYLES
 from scope_jax.meshes import batch_shards
 from scope_jax.policy.losses import AGGREGATIONS, ALGORITHMS, KL_ESTIMATORS
@@ -15,6 +16,7 @@ CHOICES = {
     "model.param_dtype": ("float32", "bfloat16"),
     "data.style": tuple(STYLES),
     "qpr.reward": ("process", "holistic", "overlong"),
+    "judge.kind": judges.KINDS,
     "loss.algorithm": tuple(ALGORITHMS),
     "loss.aggregation": ("", *AGGREGATIONS),
     "loss.advantage_scale": ("std", "none"),
@@ -33,6 +35,9 @@ RANGES = {  # lowest and highest value; None: no bound
     "qpr.overlong_share": (0.0, 1.0),
     "judge.max_bytes": (1, None),
     "judge.max_steps": (1, None),
+    "judge.concurrency": (1, None),
+    "judge.retries": (0, None),
+    "judge.max_tokens": (1, None),
     "verifier.workers": (0, None),
     "loss.clip_low": (0.0, 1.0),
     "loss.clip_high": (0.0, None),
@@ -73,6 +78,7 @@ def check_config(config, mesh: Mesh) -> None:
             f"config.rollout.temperature={config.rollout.temperature}: greedy rollouts of a group are alike and teach nothing"
         )
     _check_sizes(config, mesh)
+    _check_judge(config.judge)
 
 
 def _check_stages(stages) -> None:
@@ -99,6 +105,13 @@ def _check_sizes(config, mesh: Mesh) -> None:
         )
     if c.group < 2 and config.stages:
         raise ValueError(f"config.rollout.group={c.group}: a group of one has no advantage; sample at least 2")
+
+
+def _check_judge(judge) -> None:
+    if judge.kind == "llm":
+        endpoint.check_settings(judges.settings_of(judge), where="config.judge.")
+    elif judge.kind == "prm" and not judge.model:
+        raise ValueError("config.judge.model is empty; for judge.kind='prm' give the model's Hugging Face folder")
 
 
 def _get(config, field: str) -> Any:

@@ -20,12 +20,15 @@ from scope_jax.checks import check_config
 from scope_jax.data import chains
 from scope_jax.data.batches import PromptTable, take
 from scope_jax.data.records import write_text
+from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
-from scope_jax.scope import Policy, Sampling, Settle, by_row, ended, main_verdicts, sample, step_labels
+from scope_jax.scope import Judge, Policy, Sampling, Settle, by_row, ended, main_verdicts, sample
 from scope_jax.verify.settle import make_settle
 
 
-def evaluate(policy: Policy, table: PromptTable, tokenizer, key, config, settle: Settle) -> tuple[dict, list[dict]]:
+def evaluate(
+    policy: Policy, table: PromptTable, tokenizer, key, config, settle: Settle, judge: Judge
+) -> tuple[dict, list[dict]]:
     """Samples `eval.samples` completions of `eval.problems` problems and measures them.
 
     Returns:
@@ -45,7 +48,8 @@ def evaluate(policy: Policy, table: PromptTable, tokenizer, key, config, settle:
         problems = by_row(batch.problems, c.samples)
         verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples)
         verdicts = settle(rollout, verdicts, problems)[:, 0]
-        labels, label_mask = jax.device_get(step_labels(rollout, policy.table, judge=config.judge))
+        right = (verdicts == rewards.RIGHT) & (np.arange(len(verdicts)) < (count - start) * c.samples)
+        labels, label_mask, _ = jax.device_get(judge(rollout, right, problems))
         lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
         tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
         for i in range(min(len(rows), count - start) * c.samples):
@@ -118,10 +122,11 @@ def main(_):
         tokenizer = assemble.open_tokenizer(config)
         table = assemble.load_table(config, tokenizer, "eval")
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
+        judge = make_judge(config, table=policy.table, tokenizer=tokenizer, mesh=mesh, workdir=workdir)
         overrides.record_config(workdir, _CONFIG.value, resuming=False)
     with assemble.host_verifier(config) as verifier:
         settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
-        measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle)
+        measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle, judge)
     write_evaluation(workdir, measures, samples)
     print(json.dumps(measures, indent=2))
 

@@ -78,33 +78,39 @@ class Experience:
     routed: Bool[Array, "P"]  # scaffolded rollouts have replaced the original ones
     labels: tuple[Int[Array, "B N"], Bool[Array, "B N"]] | None  # step labels and their mask, where the stage pays them
     sampled_tokens: Int[Array, ""]  # the replaced rollouts' tokens included
+    judge_failed: Bool[Array, "B"] | None = None  # right rows without labels, paid by their outcome; None: cannot happen
 
 
 # Settles what the device left undecided: (rollout, verdicts, the problem of each row) -> verdicts. One column: the main
 # answer; more: the slots of a scaffold, main answer last.
 Settle = Callable[[Rollout, Int8[np.ndarray, "B C"], Sequence[Problem]], Int8[np.ndarray, "B C"]]
 
+# Labels steps: (rollout, 1 or True where a row is right, the problem of each row) -> (labels, mask of real steps, right
+# rows that it could not label; None where that cannot happen). It need not label other rows. See `judges.make_judge`.
+Judge = Callable[
+    [Rollout, Float[Array, "P G"], Sequence[Problem]], tuple[Int[Array, "B N"], Bool[Array, "B N"], Bool[Array, "B"] | None]
+]
 
-def asr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+
+def asr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """Stage 1: problems that the policy still fails are tried again on their scaffold and paid by prefix.
 
     Routing follows this very policy, so that a problem leaves its scaffold once the policy outgrows it. The scaffolded
     rollouts replace the original ones (the paper's Appendix J), so the update's batch keeps its size.
     """
     first, second = jax.random.split(key)
-    plain = outcome_stage(policy, batch, first, config, settle)
-    routed = np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
+    plain = outcome_stage(policy, batch, first, config, settle, judge)
+    routed = _routed(plain, batch, config)
     return _replace_by_scaffolded(policy, batch, plain, routed, second, config, settle)
 
 
-def qpr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+def qpr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """Stage 2: right responses are paid by the shape of their process, wrong ones nothing."""
-    plain = outcome_stage(policy, batch, key, config, settle)
-    labels = step_labels(plain.rollout, policy.table, judge=config.judge)
-    return _pay_process(plain, labels, config=config)
+    plain = outcome_stage(policy, batch, key, config, settle, judge)
+    return _judged(plain, plain.outcome, batch, config, judge)
 
 
-def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """Outcome-only reward: the baseline, and the first half of either stage."""
     group = config.rollout.group
     rollout = sample(policy, batch.prompts, batch.prompt_mask, key, Sampling.of(config.rollout))
@@ -122,15 +128,30 @@ def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settl
     )
 
 
-def mixed_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle) -> Experience:
+def mixed_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """The ablation of both rewards from the start: process quality where Stage 1 would pay the outcome."""
     first, second = jax.random.split(key)
-    plain = qpr_stage(policy, batch, first, config, settle)
-    routed = np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
+    plain = outcome_stage(policy, batch, first, config, settle, judge)
+    routed = _routed(plain, batch, config)
+    kept = np.where(routed[:, None], 0.0, plain.outcome)  # rollouts that are replaced need no labels
+    plain = _judged(plain, kept, batch, config, judge)
     return _replace_by_scaffolded(policy, batch, plain, routed, second, config, settle)
 
 
 STAGES = {"outcome": outcome_stage, "asr": asr_stage, "qpr": qpr_stage, "mixed": mixed_stage}
+
+
+def _routed(plain: Experience, batch: Batch, config) -> Bool[np.ndarray, "P"]:
+    """The problems that are tried again on their scaffold."""
+    return np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
+
+
+def _judged(plain: Experience, right: Float[Array, "P G"], batch: Batch, config, judge: Judge) -> Experience:
+    """The experience with the labels of its right rows, and what they pay."""
+    if config.qpr.reward == "overlong":
+        right = np.zeros(right.shape)  # pays no labels: no judge is asked for them
+    labels, label_mask, failed = judge(plain.rollout, right, by_row(batch.problems, config.rollout.group))
+    return _pay_process(plain, (labels, label_mask), failed, config=config)
 
 
 def _replace_by_scaffolded(policy, batch, plain, routed, key, config, settle) -> Experience:
@@ -167,8 +188,11 @@ def asr_rewards(
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _pay_process(plain: Experience, labelled: tuple, *, config) -> Experience:
-    """R_QPR, or the reward that an ablation pays in its place, on the original prompts."""
+def _pay_process(plain: Experience, labelled: tuple, failed: Bool[Array, "B"] | None, *, config) -> Experience:
+    """R_QPR, or the reward that an ablation pays in its place, on the original prompts.
+
+    A right row that the judge could not label (`failed`) is paid its outcome, 1 (ours): an outage must not punish it.
+    """
     labels, label_mask = labelled
     right = (plain.outcome == 1.0).reshape(-1)
     c = config.qpr
@@ -191,14 +215,9 @@ def _pay_process(plain: Experience, labelled: tuple, *, config) -> Experience:
         paid = right + rewards.overlong_penalty(lengths, max_length=limit, cache=int(limit * c.overlong_share))
     else:
         raise ValueError(f"config.qpr.reward is {c.reward!r}; it must be process, holistic or overlong")
-    return plain.replace(rewards=paid.reshape(plain.outcome.shape), labels=labelled)
-
-
-@functools.partial(jax.jit, static_argnames="judge")
-def step_labels(rollout: Rollout, table: TokenBytes, *, judge) -> tuple[Int[Array, "B N"], Bool[Array, "B N"]]:
-    """The rule judge's step label of every step of every completion. `judge` is `config.judge`."""
-    view = rewards.completion_bytes(rollout.tokens, rollout.mask, table, size=judge.max_bytes)
-    return rewards.rule_labels(view, max_steps=judge.max_steps)
+    if failed is not None:
+        paid = jnp.where(failed, plain.outcome.reshape(-1), paid)
+    return plain.replace(rewards=paid.reshape(plain.outcome.shape), labels=labelled, judge_failed=failed)
 
 
 def sample(policy: Policy, prompts, prompt_mask, key: PRNGKeyArray, sampling: Sampling) -> Rollout:

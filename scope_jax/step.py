@@ -54,7 +54,7 @@ def begin_stage(state: TrainState, config, optimizer, mesh) -> TrainState:
     return fresh.replace(step=state.step, key=state.key)
 
 
-def train_step(state, policy, table: PromptTable, step: int, config, optimizer, settle):
+def train_step(state, policy, table: PromptTable, step: int, config, optimizer, settle, judge):
     """One step: sample, pay, update.
 
     Returns:
@@ -64,7 +64,7 @@ def train_step(state, policy, table: PromptTable, step: int, config, optimizer, 
     rows = batch_indices(len(table.problems), config.rollout.prompts, step, config.seed)
     batch = take(table, rows, policy.place)
     key = jax.random.fold_in(state.key, step)
-    experience = scope.STAGES[stage](policy._replace(params=state.params), batch, key, config, settle)
+    experience = scope.STAGES[stage](policy._replace(params=state.params), batch, key, config, settle, judge)
     width = experience.rollout.tokens.shape[1] - config.rollout.max_new_tokens
     state, measured, advantages = update(
         state,
@@ -97,9 +97,10 @@ def trim(rollout: Rollout, start: int, buckets: int) -> Rollout:
 @functools.partial(jax.jit, static_argnames="eos_ids")
 def summarise(experience: scope.Experience, eos_ids: tuple[int, ...]) -> dict:
     """What the log shows of a step's rollouts; means are over valid rows."""
-    valid = experience.valid
+    valid, failed = experience.valid, experience.judge_failed
     count = jnp.maximum(jnp.sum(valid), 1)
-    return {
+    judged = {} if failed is None else {"judge_failed": jnp.sum(failed)}
+    return judged | {
         "reward": jnp.sum(jnp.where(valid, experience.rewards, 0.0)) / count,
         "outcome": jnp.mean(experience.outcome),
         "eta_r": effective_gradient_ratio(experience.rewards, valid),

@@ -20,6 +20,7 @@ from scope_jax import assemble, overrides, qwen3
 from scope_jax.checkpoints import Checkpoints, check_workdir, state_bytes
 from scope_jax.checks import check_config
 from scope_jax.evaluate import evaluate, write_evaluation
+from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.metrics import MetricsWriter, require_finite
 from scope_jax.policy.update import make_optimizer
@@ -74,6 +75,7 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         train_table, eval_table = assemble.load_tables(config, tokenizer)
         max_subs = max(table.sub_mask.shape[1] for table in (train_table, eval_table))
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=max_subs)
+        judge = make_judge(config, table=policy.table, tokenizer=tokenizer, mesh=mesh, workdir=workdir)
         state = initial_state(policy.params, config, optimizer, mesh)
 
         # -------------------------------------------------------------- resume, or begin
@@ -102,7 +104,7 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         place = place_of(step, config.stages)
         if place.first:
             state = begin_stage(state, config, optimizer, mesh)
-        state, step_data, measured = train_step(state, policy, train_table, step, config, optimizer, settle)
+        state, step_data, measured = train_step(state, policy, train_table, step, config, optimizer, settle, judge)
         step += 1
         finite = measured.pop("finite")
         measured = {name: value.item() for name, value in jax.device_get(measured).items()}
@@ -125,7 +127,7 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
     qwen3.save(workdir / "model", policy.model, state.params, tokenizer_from=config.model.path)
     policy = policy._replace(params=state.params)
     key = jax.random.key(config.eval.seed)
-    measures, samples = evaluate(policy, eval_table, tokenizer, key, config, settle)
+    measures, samples = evaluate(policy, eval_table, tokenizer, key, config, settle, judge)
     measures |= {"method": config.method, "seed": config.seed, "updates": total}
     measures |= {"generated_tokens": generated, "train_seconds": seconds}
     write_evaluation(workdir, measures, samples)

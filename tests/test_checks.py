@@ -9,6 +9,9 @@ from scope_jax.meshes import make_mesh
 from scope_jax.overrides import SetupError, flatten
 
 
+LLM = {"judge.kind": "llm", "judge.url": "http://localhost:8000/v1", "judge.model": "m"}
+
+
 def config_with(**fields):
     c = chains.get_config("scope")
     with c.unlocked():
@@ -39,6 +42,14 @@ def config_with(**fields):
         ({"eval.batch": 3}, "config.eval.batch=3 must be a multiple of 8"),
         ({"loss.micro_batches": 3}, "config.loss.micro_batches=3 must divide the 64 rollouts"),
         ({"rollout.group": 1}, "config.rollout.group=1: a group of one"),
+        ({"judge.kind": "lm"}, "config.judge.kind='lm' must be one of 'rules', 'llm', 'prm'"),
+        ({"judge.kind": "prm"}, "config.judge.model is empty; for judge.kind='prm'"),
+        ({"judge.kind": "llm", "judge.model": "m"}, "config.judge.url='' must begin with http"),
+        ({"judge.kind": "llm", "judge.url": "http://h/v1"}, "config.judge.model is empty; name a model"),
+        (LLM | {"judge.timeout": 0.0}, "config.judge.timeout=0.0 is too small"),
+        (LLM | {"judge.extra": "x"}, "config.judge.extra='x' is no JSON"),
+        (LLM | {"judge.key_variable": "NO_SUCH"}, "config.judge.key_variable='NO_SUCH': that environment variable is not"),
+        ({"judge.concurrency": 0}, "config.judge.concurrency=0 must be at least 1"),
     ],
 )
 def test_a_mistake_is_refused_by_its_field_before_anything_is_loaded(tmp_path, fields, message):

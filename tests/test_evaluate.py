@@ -10,6 +10,8 @@ from ml_collections import FrozenConfigDict
 from configs import chains as chains_config
 from scope_jax import assemble, evaluate, scope
 from scope_jax.data import chains
+from scope_jax.judges import on_host
+from scope_jax.judges.rules import make_rule_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
 from scope_jax.verify.settle import make_settle
@@ -91,7 +93,8 @@ def setting():
 def test_every_problem_is_asked_as_often_as_the_config_says(setting):
     config, tokenizer, policy, table = setting
     settle = make_settle(tokenizer, policy.model.eos_ids, None)
-    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle)
+    judge = make_rule_judge(policy.table, config.judge)
+    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
     # 6 problems in batches of 4: the last batch wraps around, and its extra rows are dropped
     assert [s["id"] for s in samples] == [problem.id for problem in table.problems for _ in range(2)]
     assert measures["samples"] == 12 and 0 < measures["tokens"] <= 8
@@ -104,10 +107,29 @@ def test_a_completion_and_its_length_are_those_of_the_same_row(setting, monkeypa
     rollouts = []
     monkeypatch.setattr(evaluate, "sample", lambda *args: rollouts.append(scope.sample(*args)) or rollouts[-1])
     settle = make_settle(tokenizer, policy.model.eos_ids, None)
-    _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(1), config, settle)
+    judge = make_rule_judge(policy.table, config.judge)
+    _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(1), config, settle, judge)
     tokens, mask = (np.concatenate([getattr(r, name) for r in rollouts]) for name in ("tokens", "mask"))
     for i, row in enumerate(samples):
         assert row["tokens"] == mask[i].sum()
         assert row["completion"] == tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True)
         prompt = tokenizer.decode(tokens[i][~mask[i]], skip_special_tokens=True)
         assert row["problem"] in prompt
+
+
+@pytest.mark.slow
+def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_batch(setting, monkeypatch):
+    config, tokenizer, policy, table = setting
+    asked = []
+
+    def label(prompts, completions, answers):
+        asked.extend(prompts)
+        mask = np.arange(config.judge.max_steps) < np.ones(len(prompts), int)[:, None]
+        return np.full(mask.shape, 2, np.int32), mask, np.ones(len(prompts), bool)
+
+    first = {problem.problem for problem in table.problems[::2]}  # every other problem is solved
+    settle = lambda rollout, verdicts, problems: np.array([[RIGHT if p.problem in first else WRONG] for p in problems])  # noqa: E731
+    judge = on_host(label, tokenizer, config.judge.max_steps)
+    _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
+    assert [s["labels"] for s in samples] == [["redundant"] if s["problem"] in first else [] for s in samples]
+    assert sorted(asked) == sorted(2 * [*first])

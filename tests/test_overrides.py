@@ -166,6 +166,13 @@ def test_a_run_goes_on_with_the_same_config_and_may_change_its_logs_and_checkpoi
     assert json.loads((tmp_path / "config.json").read_text())["log"]["every"] == 3
 
 
+def test_a_run_may_go_on_with_its_judge_at_another_address_but_not_with_another_judge(tmp_path):
+    record_config(tmp_path, make_config(judge=ml_collections.ConfigDict({"url": "http://a/v1", "model": "m"})), resuming=False)
+    record_config(tmp_path, make_config(judge=ml_collections.ConfigDict({"url": "http://b/v1", "model": "m"})), resuming=True)
+    with pytest.raises(ValueError, match="judge.model = 'm', and now it is 'n'"):
+        record_config(tmp_path, make_config(judge=ml_collections.ConfigDict({"url": "http://b/v1", "model": "n"})), resuming=True)
+
+
 def test_a_run_that_goes_on_with_another_config_is_refused_with_the_field_and_both_values(tmp_path):
     record_config(tmp_path, make_config(), resuming=False)
     with pytest.raises(ValueError, match=r"began with asr.beta = 0.5, and now it is 0.3\. .*another --workdir"):

@@ -15,8 +15,11 @@ from scope_jax.data.prompts import BARE
 from scope_jax.data.records import Problem, SubQuestion
 from scope_jax.qwen3 import Config
 from scope_jax.qwen3.tokenizer import load_tokenizer
+from scope_jax.judges import on_host
+from scope_jax.judges.rules import make_rule_judge
 from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, TokenBytes
 from scope_jax.rollout import Rollout
+from scope_jax.step import summarise
 from scope_jax.verify.settle import make_settle
 
 GROUP, NEW = 2, 96
@@ -75,7 +78,7 @@ class Script:
 
 @pytest.fixture
 def run(tokenizer, monkeypatch):
-    def run(stage, problems, plain, scaffolded=None, open_verifier=None, **fields):
+    def run(stage, problems, plain, scaffolded=None, open_verifier=None, label=None, **fields):
         script = Script(tokenizer, plain, scaffolded)
         monkeypatch.setattr(scope, "sample", script)
         table = encode_problems(problems, tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=96)
@@ -84,7 +87,11 @@ def run(tokenizer, monkeypatch):
         settle = make_settle(tokenizer, model.eos_ids, open_verifier)
         rows = np.resize(np.arange(len(problems)), max(2, len(problems)))  # one size for most tests: compiled once
         batch = take(table, rows)
-        experience = scope.STAGES[stage](policy, batch, jax.random.key(0), config_with(**fields), settle)
+        config = config_with(**fields)
+        judge = make_rule_judge(policy.table, config.judge)
+        if label is not None:
+            judge = on_host(label, tokenizer, config.judge.max_steps)
+        experience = scope.STAGES[stage](policy, batch, jax.random.key(0), config, settle, judge)
         first = {name: getattr(experience, name)[: len(problems)] for name in ("rewards", "valid", "outcome", "routed")}
         rollout = jax.tree.map(lambda x: x[: len(problems) * GROUP], experience.rollout)
         return experience.replace(rollout=rollout, **first), script
@@ -230,6 +237,61 @@ def test_mixed_stages_pay_process_quality_where_stage_one_pays_the_outcome(run):
     experience, _ = run("mixed", [CHAIN, EASY], plain, {CHAIN: [GOOD, FIRST_ONLY]})
     np.testing.assert_allclose(experience.rewards[0], [1.0, 0.25])
     assert 0 < float(experience.rewards[1, 1]) < float(experience.rewards[1, 0]) < 1
+
+
+class Label:
+    """Stands where a judge of texts stands: everything is useful, but it fails on some completions."""
+
+    def __init__(self, width, fails=()):
+        self.width, self.fails, self.asked = width, fails, []
+
+    def __call__(self, prompts, completions, answers):
+        self.asked += zip(prompts, completions, answers, strict=True)
+        valid = np.array([completion not in self.fails for completion in completions], bool)
+        mask = np.arange(self.width) < 2 * valid[:, None]
+        return np.zeros(mask.shape, np.int32), mask, valid
+
+
+def test_a_judge_on_the_host_is_asked_about_right_rows_only(run):
+    label = Label(32)
+    plain = {EASY: [SHORT, "Answer: 1"], PLAIN: ["Answer: 12", "Answer: 13"]}
+    experience, _ = run("qpr", [EASY, PLAIN], plain, label=label)
+    assert label.asked == [(EASY.problem, SHORT, "27"), (PLAIN.problem, "Answer: 13", "13")]
+    quality = 1 / (1 + 0.1 * np.log(3))  # two steps, both useful
+    np.testing.assert_allclose(experience.rewards, [[quality, 0.0], [0.0, quality]], rtol=1e-6)
+    labels, mask = experience.labels
+    np.testing.assert_array_equal(np.sum(mask, axis=1)[:4], [2, 0, 0, 2])
+    assert not np.any(experience.judge_failed)
+
+
+def test_a_right_row_that_the_judge_cannot_label_is_paid_its_outcome_and_counted(run):
+    label = Label(32, fails=(WORDY,))
+    experience, _ = run("qpr", [EASY, PLAIN], {EASY: [WORDY, SHORT], PLAIN: ["Answer: 12", "Answer: 1"]}, label=label)
+    np.testing.assert_array_equal(np.asarray(experience.judge_failed)[:4], [True, False, False, False])
+    assert float(experience.rewards[0, 0]) == 1.0 and 0 < float(experience.rewards[0, 1]) < 1
+    assert bool(experience.valid.all())  # the verdict is known: the row stays in its group
+    assert int(summarise(experience, (0,))["judge_failed"]) == 1
+
+
+def test_the_rule_judge_never_fails_and_counts_nothing(run):
+    experience, _ = run("qpr", [EASY], {EASY: [WORDY, SHORT]})
+    assert experience.judge_failed is None and "judge_failed" not in summarise(experience, (0,))
+
+
+def test_rollouts_that_are_replaced_and_rewards_without_labels_ask_no_judge(run):
+    label = Label(32)
+    plain = {CHAIN: ["Answer: 64", "Answer: 2"], EASY: [SHORT, WORDY]}
+    experience, _ = run("mixed", [CHAIN, EASY], plain, {CHAIN: [GOOD, GOOD]}, label=label, **{"asr.tau": 0.6})
+    np.testing.assert_array_equal(experience.routed, [True, False])
+    assert [completion for _, completion, _ in label.asked] == [SHORT, WORDY]
+    label = Label(32)
+    experience, _ = run("qpr", [EASY], {EASY: [SHORT, WORDY]}, label=label, **{"qpr.reward": "overlong"})
+    assert label.asked == [] and not np.any(experience.judge_failed)
+
+
+def test_without_a_right_row_no_judge_is_called(run):
+    experience, _ = run("qpr", [EASY], {EASY: ["Answer: 1", "Answer: 2"]}, label=lambda *args: 1 / 0)
+    np.testing.assert_array_equal(experience.rewards, [[0.0, 0.0]])
 
 
 def test_a_completion_cut_by_the_length_limit_is_no_answer(run, tokenizer):

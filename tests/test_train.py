@@ -4,12 +4,15 @@ import importlib.resources
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import zlib
 
 import jax
 import numpy as np
 import pytest
+from endpoint_server import serve
 from jax.experimental.compilation_cache import compilation_cache
 
 from configs import chains
@@ -80,6 +83,49 @@ def test_every_method_is_a_config_of_the_same_run(tmp_path, method):
     assert measures["method"] == method and measures["samples"] == 8
     config, params = qwen3.load(tmp_path / "model")
     assert config.vocab_size == params["embed"].shape[0]
+
+
+@pytest.mark.slow
+def test_a_run_with_a_failing_llm_judge_finishes_and_counts_its_failures(tmp_path):
+    """Every reply about a third of the problems is broken, in one of three ways."""
+
+    def broken(problem):
+        return ("500", "malformed", "unusable")[len(problem) % 3] if zlib.crc32(problem.encode()) % 3 == 0 else None
+
+    def problem_of(messages):
+        return json.loads(messages[1]["content"].split("\n\n", 1)[1])["problem"]
+
+    def answer(messages, schema):
+        steps = range(1, schema["properties"]["labels"]["minItems"] + 1)
+        label = "brilliant" if broken(problem_of(messages)) else "useful"
+        return json.dumps({"labels": [{"step": step, "label": label} for step in steps]})
+
+    def fault(body):
+        kind = broken(problem_of(body["messages"]))
+        return None if kind == "unusable" else kind
+
+    fields = {"judge.kind": "llm", "judge.model": "judge", "judge.retries": 0, "stages": (("qpr", 2),)}
+    fields |= {"data.chains.hard_share": 0.0, "log.rollouts": 16}
+    with serve(answer, fault) as server:
+        rows, measures = run(tmp_path / "run", small(**fields, **{"judge.url": server.url}))
+        asked = len(server.requests)
+        # The same run again: every judgement that was paid for is in the cache.
+        again = fields | {"judge.cache": str(tmp_path / "run" / "judge_cache"), "judge.url": server.url}
+        rows_again, measures_again = run(tmp_path / "again", small(**again))
+        assert all(broken(problem_of(body["messages"])) for body in server.requests[asked:])
+    assert len(rows) == 2
+    for row, row_again in zip(rows, rows_again, strict=True):
+        logged = [x for x in read_jsonl(tmp_path / "run" / "rollouts.jsonl") if x["step"] == row["step"]]
+        assert len(logged) == 16  # all of the step
+        right = [x for x in logged if x["reward"] > 0]
+        failed = [x for x in right if broken(re.search(r"a=.*\?", x["prompt"])[0])]
+        assert 0 < len(failed) == row["judge_failed"] < len(right)
+        assert all(x["reward"] == 1.0 and x["labels"] == [] for x in failed)
+        assert all(x["reward"] < 1.0 and set(x["labels"]) == {"useful"} for x in right if x not in failed)
+        assert {name: row[name] for name in row if "second" not in name} == {
+            name: row_again[name] for name in row_again if "second" not in name
+        }
+    assert measures["useful"] == 1.0 and measures["accuracy"] == measures_again["accuracy"] > 0
 
 
 @pytest.mark.slow

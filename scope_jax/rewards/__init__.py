@@ -17,8 +17,8 @@ from scope_jax.rewards.answers import UNDECIDED as UNDECIDED
 from scope_jax.rewards.answers import WRONG as WRONG
 from scope_jax.rewards.answers import AnswerKey as AnswerKey
 from scope_jax.rewards.segments import segment_bytes as segment_bytes
+from scope_jax.rewards.segments import segment_steps as segment_steps
 from scope_jax.rewards.segments import segment_text as segment_text
 from scope_jax.rewards.slots import verify_main as verify_main
 from scope_jax.rewards.slots import verify_slots as verify_slots
 from scope_jax.rewards.steps import rule_labels as rule_labels
-from scope_jax.rewards.steps import segment_steps as segment_steps

@@ -50,6 +50,12 @@ class ByteView:
     unsure: Bool[Array, "B S"]  # True where the table is too narrow to tell the byte
 
 
+def lower_case(view: ByteView) -> UInt8[Array, "B S"]:
+    """The bytes with ASCII letters in lower case; 0 on padding."""
+    upper = (view.bytes >= ord("A")) & (view.bytes <= ord("Z"))
+    return jnp.where(view.mask, jnp.where(upper, view.bytes + 32, view.bytes), 0).astype(jnp.uint8)
+
+
 def byte_alphabet() -> dict[str, int]:
     """The byte that each character of byte-level BPE stands for.
 

@@ -1,11 +1,11 @@
-"""Reasoning steps on the device: where a completion is cut, and a rule judge that labels each step."""
+"""A rule judge on the device: it labels each reasoning step of a completion."""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt8, UInt32
 
-from scope_jax.rewards.bytes import ByteView
-from scope_jax.rewards.equations import enumerators, quantities, wrong_equations
+from scope_jax.rewards.bytes import ByteView, lower_case
+from scope_jax.rewards.equations import quantities, wrong_equations
 from scope_jax.rewards.qpr import STEP_LABELS
 from scope_jax.rewards.scans import (
     MULTIPLIER,
@@ -14,7 +14,6 @@ from scope_jax.rewards.scans import (
     is_digit,
     is_letter,
     last_true,
-    next_true,
     phrase_starts,
     seen_earlier,
     shift,
@@ -22,8 +21,8 @@ from scope_jax.rewards.scans import (
     step_edges,
     step_sums,
 )
+from scope_jax.rewards.segments import segment_steps
 
-LONG_STEP = 320  # bytes; a longer paragraph is cut at its sentence ends
 NGRAM = 8  # bytes of normalised text
 OVERLAP = 0.8  # share of a step's n-grams that earlier steps hold, from which it says nothing else
 STATEMENT = 24  # normalised bytes; a shorter step without a number states nothing that could be said again
@@ -35,36 +34,6 @@ RETRACTIONS = (
 )  # fmt: skip
 RETRACTIONS_AT_CLAUSE_START = ("wait", "actually", "oops")  # "he had to wait" takes nothing back
 MARKERS = ("[sub-", "[main answer]", "answer:")  # lines that begin so hold answers, not reasoning
-
-
-def segment_steps(view: ByteView, *, max_steps: int) -> tuple[Int[Array, "B S"], Int[Array, "B"]]:
-    """Cuts each completion into steps.
-
-    A step is a paragraph: blank lines part them. A paragraph of more than `LONG_STEP` bytes is cut at its sentence ends
-    too (`.`, `!` or `?` and white space; not after the number of a list item). Steps past `max_steps` are merged into
-    the last one, never dropped.
-
-    Args:
-      view: the completion's bytes, left aligned.
-      max_steps: most steps a completion may have.
-
-    Returns:
-      Step of each byte, from 0, -1 on padding and on white space before the first step; and the number of steps.
-    """
-    lower = _lower(view)
-    solid = view.mask & ~is_any(lower, " \t\r\n")
-    previous = shift(last_true(solid), -1).at[:, 0].set(-1)  # the nearest solid byte before each place
-    newlines = jnp.cumsum(lower == ord("\n"), axis=1)
-    paragraph = solid & ((previous < 0) | (newlines - at(newlines, previous) >= 2))
-
-    start = last_true(paragraph)
-    following = jnp.minimum(shift(next_true(paragraph), 1).at[:, -1].set(view.mask.shape[1]), _end(view)[:, None])
-    place = jnp.arange(view.mask.shape[1])
-    ended = is_any(at(lower, previous), ".!?") & (place - previous > 1) & ~at(enumerators(lower), previous - 1)
-    starts = paragraph | (solid & ended & (following - start > LONG_STEP))
-
-    ids = jnp.minimum(jnp.cumsum(starts, axis=1), max_steps) - 1
-    return jnp.where(view.mask, ids, -1), jnp.minimum(jnp.sum(starts, axis=1), max_steps)
 
 
 def rule_labels(view: ByteView, *, max_steps: int) -> tuple[Int[Array, "B N"], Bool[Array, "B N"]]:
@@ -91,7 +60,7 @@ def rule_labels(view: ByteView, *, max_steps: int) -> tuple[Int[Array, "B N"], B
 
     Source: the five labels are those of SCOPE-RL (arXiv 2607.11506), Stage 2; the rules are ours.
     """
-    lower = _lower(view)
+    lower = lower_case(view)
     ids, count = segment_steps(view, max_steps=max_steps)
     edges = step_edges(jnp.where(view.mask, ids, max_steps), max_steps)
     mask = jnp.arange(max_steps) < count[:, None]
@@ -119,17 +88,6 @@ def rule_labels(view: ByteView, *, max_steps: int) -> tuple[Int[Array, "B N"], B
     rules = [(error, "error"), (reversion, "reversion"), (redundant, "redundant"), (~new, "mechanical")]
     labels = jnp.select([rule for rule, _ in rules], [jnp.int32(STEP_LABELS.index(name)) for _, name in rules], 0)
     return jnp.where(mask, labels, 0), mask
-
-
-def _lower(view: ByteView) -> UInt8[Array, "B S"]:
-    """Lower-case bytes; 0 on padding."""
-    upper = (view.bytes >= ord("A")) & (view.bytes <= ord("Z"))
-    return jnp.where(view.mask, jnp.where(upper, view.bytes + 32, view.bytes), 0).astype(jnp.uint8)
-
-
-def _end(view: ByteView) -> Int[Array, "B"]:
-    """Place after the last byte."""
-    return jnp.max(jnp.where(view.mask, jnp.arange(view.mask.shape[1]) + 1, 0), axis=1)
 
 
 def _retractions(lower) -> Bool[Array, "B S"]:

@@ -1,8 +1,15 @@
 """Where completions are cut: each rule on examples, and the device's cuts against the host's."""
 
-import pytest
+import random
 
-from scope_jax.rewards import segment_text
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scope_jax.rewards import ByteView, segment_bytes, segment_steps, segment_text
+from scope_jax.rewards.segments import LONG_BLOCK
 
 
 def steps_of(text, max_steps=64):
@@ -65,3 +72,68 @@ def test_an_unclosed_block_swallows_nothing_of_a_long_rest(opener):
 def test_a_stray_dollar_pair_costs_no_more_than_the_step_up_to_the_next():
     text = "Stray $$ here.\n\nProse.\n\n$$x$$\n\nMore.\n\n$$y$$\n\nEnd."
     assert steps_of(text) == ["Stray $$ here.\n\nProse.\n\n$$x$$", "More.", "$$y$$", "End."]
+
+
+# The device against the host.
+
+PIECES = [
+    "$$", "$", "$$$", "\\$$", "\\[", "\\]", "\\\\[", "\\\\\\[", "\\\\", "\\", "[", "]", "\\begin{align}", "\\end{align}",
+    "\\begin{cases*}", "\\end{cases*}", "\\begin{itemize}", "\\end{proof}", "\\Begin{Bmatrix}", "\\end{align", "align}",
+    "\\\\begin{align}", "\\\\end{align}", "```", "````", "```python", "``` `x`", "~~~", "~~~ ", "``", "`", "~", "```\r",
+    "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \t\n", " ", "\t", "\r", "x", "The end. ", "3.5 ", "1. ", "\n2. ", "\n* 3.\t", "3) ", "?",
+    "Is it? ", "Wow!\n", "\u00e9\u6f22\U0001f600", "\x00", "\x0b", "word " * 30, "x" * 800,
+]  # fmt: skip
+PIECE = st.sampled_from(PIECES)
+BLOCK = st.sampled_from(["$$", "```\n", "~~~\n", "\\[", "\\begin{align}"]).flatmap(
+    lambda opener: st.lists(PIECE, max_size=4).map(
+        lambda inner: opener + "".join(inner) + {"\\[": "\\]", "\\begin{align}": "\\end{align}"}.get(opener, "\n" * (opener != "$$") + opener)
+    )
+)
+COMPLETIONS = st.lists(st.one_of(PIECE, PIECE, BLOCK), max_size=40).map("".join)
+SIZE, ROWS = 3072, 8  # one shape for all calls: one compilation
+SEGMENTS = jax.jit(segment_steps, static_argnames="max_steps")
+
+
+def device_cuts(rows, max_steps):
+    """Where steps begin and end on the device, and how many there are, for each row of bytes."""
+    mask = np.arange(SIZE) < np.array([len(row) for row in rows] + [0] * (ROWS - len(rows)))[:, None]
+    table = np.array([np.frombuffer(row.ljust(SIZE, b"$"), np.uint8) for row in rows + [b""] * (ROWS - len(rows))])
+    ids, count = jax.device_get(SEGMENTS(ByteView(table, mask, np.zeros_like(mask)), max_steps=max_steps))
+    solid = mask & ~np.isin(table, list(b" \t\r\n"))
+    cuts = []
+    for row, places in zip(ids[: len(rows)], solid, strict=False):
+        at = np.flatnonzero(places)
+        breaks = np.flatnonzero(np.diff(row[at], prepend=-1))
+        assert np.all(np.diff(row[at]) >= 0) and row[at].tolist()[:1] in ([], [0])
+        cuts.append([(int(at[a]), int(at[b]) + 1) for a, b in zip(breaks, [*(breaks[1:] - 1), -1], strict=False)])
+    assert [len(c) for c in cuts] == count[: len(rows)].tolist()
+    return cuts
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(COMPLETIONS, min_size=1, max_size=ROWS), st.sampled_from([2, 64]))
+def test_the_device_cuts_where_the_host_does(texts, max_steps):
+    rows = [text.encode()[:SIZE] for text in texts]  # a character cut in two is no reason to differ
+    for row, cuts in zip(rows, device_cuts(rows, max_steps), strict=True):
+        assert cuts == segment_bytes(row, max_steps=max_steps), row
+
+
+def test_the_device_cuts_where_the_host_does_on_texts_of_few_kinds_of_pieces():
+    draw = random.Random(0)
+    texts = ["\\] and\n\n\\[ a\n\n b \\] c", "\\[ xalign}\n\nb \\]", "```\na\n\nb\n```\n\nc"]
+    texts += ["$$" + "x" * (LONG_BLOCK - 6 + extra) + "\n\ny$$\n\nz" for extra in (0, 1, 2)]  # the longest block, and longer
+    texts += ["".join(draw.choices(draw.sample(PIECES, draw.randint(2, 9)), k=draw.randint(0, 60))) for _ in range(506)]
+    rows = [text.encode()[:SIZE] for text in texts]
+    for i in range(0, len(rows), ROWS):
+        for row, cuts in zip(rows[i : i + ROWS], device_cuts(rows[i : i + ROWS], 64), strict=True):
+            assert cuts == segment_bytes(row, max_steps=64), row
+
+
+@given(COMPLETIONS, st.sampled_from([1, 2, 64]))
+def test_steps_hold_every_solid_byte_in_order_and_whole_characters(text, max_steps):
+    data, steps = text.encode(), segment_text(text, max_steps=max_steps)
+    assert len(steps) <= max_steps
+    edges = [0, *(place for step in steps for place in step), len(data)]
+    assert edges == sorted(edges)
+    assert not b"".join(data[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)).strip(b" \t\r\n")
+    assert all(data[a:b].decode() == data[a:b].decode().strip(" \t\r\n") != "" for a, b in steps)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from scope_jax.rewards import STEP_LABELS, ByteView, TokenBytes, completion_bytes, rule_labels, segment_steps
+from scope_jax.rewards.segments import LONG_STEP
 from scope_jax.rewards.steps import (
-    LONG_STEP,
     MARKERS,
     NGRAM,
     OVERLAP,

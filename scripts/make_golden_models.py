@@ -1,6 +1,6 @@
-"""Writes the golden arrays of tests/qwen3: tiny random Qwen3 models and the logits that transformers gives for them.
+"""Writes the golden arrays of tests/qwen3: tiny random models (Qwen3, Qwen2, Llama) and their logits in transformers.
 
-    python scripts/make_golden_qwen3.py --output=tests/qwen3/golden
+    python scripts/make_golden_models.py --output=tests/qwen3/golden
 
 Needs torch (CPU). Each file holds one model: its config.json, its weights under their Hugging Face names, and for each
 padding layout the tokens, the segment ids (0 is padding) and the logits.
@@ -62,6 +62,52 @@ MODELS = {
         "tie_word_embeddings": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
     },
+    "qwen2_tied_ratio3": {
+        "model_type": "qwen2",
+        "vocab_size": 45,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "intermediate_size": 22,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
+    "qwen2_untied_ratio2": {
+        "model_type": "qwen2",
+        "vocab_size": 39,
+        "hidden_size": 20,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 26,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+    "llama_tied_ratio3": {
+        "model_type": "llama",
+        "vocab_size": 47,
+        "hidden_size": 18,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "intermediate_size": 28,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100_000.0},
+    },
+    "llama_untied_own_head_dim": {
+        "model_type": "llama",
+        "vocab_size": 35,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 6,
+        "intermediate_size": 21,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+    },
 }
 # Rows of a batch as lengths of their segments, and where the padding goes.
 LAYOUTS = {
@@ -73,9 +119,10 @@ LAYOUTS = {
 WIDTH = 9
 
 
-def random_model(fields: dict, generator: torch.Generator) -> transformers.Qwen3ForCausalLM:
-    """A model whose weights, norms included, are all large enough to move the logits."""
-    model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SHARED, **fields)).eval()
+def random_model(fields: dict, generator: torch.Generator) -> transformers.PreTrainedModel:
+    """A model whose weights, norms and biases included, are all large enough to move the logits."""
+    config = transformers.AutoConfig.for_model(**{"model_type": "qwen3", **SHARED, **fields})
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn(weight.shape, generator=generator)

@@ -61,6 +61,9 @@ def get_config() -> ConfigDict:
     c.judge = ConfigDict()
     c.judge.max_bytes = 16384  # bytes of a completion that the rule judge reads
     c.judge.max_steps = 64  # steps it tells apart; the rest merge into the last
+    c.judge.prm_error_below = 0.5  # prm: a step that is right with less probability is an error (ours)
+    c.judge.prm_useful_from = 0.8  # prm: from this probability on it is useful, and mechanical between the two (ours)
+    c.judge.prm_batch_tokens = 16384  # prm: tokens of one forward pass, padding included
 
     c.verifier = ConfigDict()
     c.verifier.workers = 2  # host processes for what the device leaves undecided; 0: those rows are masked out

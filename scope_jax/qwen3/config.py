@@ -23,8 +23,8 @@ REWARD_MODEL, REWARD_CLASSES = "Qwen2ForProcessRewardModel", 2  # a wrong step, 
 class Config:
     """Static shape of one dense model. Hashable, so that `jit` takes it as a static argument.
 
-    Qwen2 and Llama are Qwen3 but for two switches: no norm of queries and keys, and in Qwen2 a bias on queries, keys and
-    values.
+    Qwen2 and Llama are Qwen3 but for two switches: neither has a norm of queries and keys, and Qwen2 has a bias on
+    queries, keys and values.
     """
 
     vocab_size: int  # V: rows of the embedding

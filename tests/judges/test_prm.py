@@ -55,8 +55,8 @@ def tokenizer(tmp_path_factory):
 def tiny_prm(tokenizer):
     """Config and random parameters of a reward model that reads the tokenizer's ids, in sizes that a mesh can cut."""
     config = qwen3.Config(
-        vocab_size=-(-len(tokenizer) // 2) * 2, d_model=16, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=4, d_ff=20,
-        max_positions=300, qk_norm=False, qkv_bias=True, reward_classes=2, pad_id=tokenizer.pad_token_id,
+        vocab_size=-(-len(tokenizer) // 2) * 2, d_model=16, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=4,
+        d_ff=20, max_positions=300, qk_norm=False, qkv_bias=True, reward_classes=2, pad_id=tokenizer.pad_token_id,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     draw = lambda leaf: (0.3 * rng.normal(size=leaf.shape) + (leaf.init == "ones")).astype(np.float32)  # noqa: E731

@@ -65,21 +65,27 @@ def test_biases_are_stored_head_by_head(tmp_path, tiny_models):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
+    ("name", "tensor", "value", "message"),
     [
-        ("qwen2", {"model__layers__0__self_attn__q_proj__bias": None}, r"0\.self_attn\.q_proj\.bias is missing; .*\(24,\)"),
-        ("qwen2", {"model__layers__1__self_attn__k_proj__bias": np.zeros(13)}, r"k_proj\.bias has shape \(13,\); .*\(12,\)"),
-        ("qwen2", {"model__layers__1__self_attn__v_proj__bias": np.zeros((2, 6))}, r"v_proj\.bias has shape \(2, 6\)"),
-        ("qwen2", {"model__layers__0__self_attn__o_proj__bias": np.zeros(20)}, r"o_proj\.bias of shape \(20,\) is unknown"),
-        ("llama", {"model__layers__0__self_attn__q_proj__bias": np.zeros(24)}, r"q_proj\.bias of shape \(24,\) is unknown"),
-        ("llama", {"model__layers__0__self_attn__q_norm__weight": np.ones(6)}, r"q_norm\.weight of shape \(6,\) is unknown"),
-        ("qwen2", {"score__0__weight": np.zeros((20, 20))}, r"score\.0\.weight of shape \(20, 20\) is unknown"),
+        ("qwen2", "0.self_attn.q_proj.bias", None, r"0\.self_attn\.q_proj\.bias is missing; .* shape \(24,\)"),
+        ("qwen2", "1.self_attn.k_proj.bias", np.zeros(13), r"k_proj\.bias has shape \(13,\); .* expects \(12,\)"),
+        ("qwen2", "1.self_attn.v_proj.bias", np.zeros((2, 6)), r"v_proj\.bias has shape \(2, 6\)"),
+        ("qwen2", "0.self_attn.o_proj.bias", np.zeros(20), r"o_proj\.bias of shape \(20,\) is unknown"),
+        ("llama", "0.self_attn.q_proj.bias", np.zeros(24), r"q_proj\.bias of shape \(24,\) is unknown"),
+        ("llama", "0.self_attn.q_norm.weight", np.ones(6), r"q_norm\.weight of shape \(6,\) is unknown"),
     ],
-)  # fmt: skip
-def test_tensors_of_another_architecture_are_named(tmp_path, tiny_models, name, changes, message):
+)
+def test_tensors_of_another_architecture_are_named(tmp_path, tiny_models, name, tensor, value, message):
     qwen3.save(tmp_path, *tiny_models[name])
-    edit_weights(tmp_path, **changes)
+    edit_weights(tmp_path, **{f"model.layers.{tensor}": value})
     with pytest.raises(ValueError, match=message):
+        qwen3.load(tmp_path)
+
+
+def test_a_language_models_folder_with_a_reward_head_stops_with_its_name(tmp_path, tiny_models):
+    qwen3.save(tmp_path, *tiny_models["qwen2"])
+    edit_weights(tmp_path, score__0__weight=np.zeros((20, 20)))
+    with pytest.raises(ValueError, match=r"score\.0\.weight of shape \(20, 20\) is unknown"):
         qwen3.load(tmp_path)
 
 

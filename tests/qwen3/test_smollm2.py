@@ -26,7 +26,7 @@ PROMPTS = [
     "A baker fills 12 trays with 24 rolls each and sells 250 rolls. How many rolls are left?",
     "What is the capital of France?",
 ]
-TEXT = "Step 1: 12 * 24 = 288.\n\n  Then 288 - 250 = 38,  so \\boxed{38}.\n\tπ ≈ 3.14159; naïve café, 数学 👍🏽.  It's `x[i+1]`."
+TEXT = "12 * 24 = 288.\n\n  Then 288 - 250 = 38,  so \\boxed{38}.\n\tπ ≈ 3.14159; naïve café, 数学 👍🏽.  It's `x[i]`."
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,9 @@ def get_config() -> ConfigDict:
     c.judge.max_tokens = 4096  # llm: longest reply; a judge that thinks first needs more
     c.judge.extra = ""  # llm: JSON object of more request fields, such as '{"chat_template_kwargs": {"enable_thinking": false}}'
     c.judge.cache = ""  # llm: folder of judgements that are paid for, which runs may share; empty: WORKDIR/judge_cache
+    c.judge.prm_error_below = 0.5  # prm: a step that is right with less probability is an error (ours)
+    c.judge.prm_useful_from = 0.8  # prm: from this probability on it is useful, and mechanical between the two (ours)
+    c.judge.prm_batch_tokens = 16384  # prm: tokens of one forward pass, padding included
 
     c.verifier = ConfigDict()
     c.verifier.workers = 2  # host processes for what the device leaves undecided; 0: those rows are masked out

@@ -38,6 +38,9 @@ RANGES = {  # lowest and highest value; None: no bound
     "judge.concurrency": (1, None),
     "judge.retries": (0, None),
     "judge.max_tokens": (1, None),
+    "judge.prm_error_below": (0.0, 1.0),
+    "judge.prm_useful_from": (0.0, 1.0),
+    "judge.prm_batch_tokens": (1, None),
     "verifier.workers": (0, None),
     "loss.clip_low": (0.0, 1.0),
     "loss.clip_high": (0.0, None),
@@ -76,6 +79,11 @@ def check_config(config, mesh: Mesh) -> None:
     if config.stages and config.rollout.temperature <= 0:
         raise ValueError(
             f"config.rollout.temperature={config.rollout.temperature}: greedy rollouts of a group are alike and teach nothing"
+        )
+    if config.judge.prm_error_below > config.judge.prm_useful_from:
+        raise ValueError(
+            f"config.judge.prm_error_below={config.judge.prm_error_below} must be at most "
+            f"config.judge.prm_useful_from={config.judge.prm_useful_from}"
         )
     _check_sizes(config, mesh)
     _check_judge(config.judge)

@@ -1,5 +1,6 @@
 """What every test runs on: eight virtual CPU devices, exact matrix products, no network."""
 
+import dataclasses
 import os
 
 # Read when jax starts its backend, so these lines stand above every import of jax.
@@ -32,13 +33,26 @@ def tiny_config():
 
 @pytest.fixture(scope="session")
 def tiny_params(tiny_config):
-    """Random float32 parameters of `tiny_config`, large enough that a wrong mask, position or norm moves the logits."""
+    """Random float32 parameters of `tiny_config`."""
+    return draw_params(tiny_config)
+
+
+@pytest.fixture(scope="session")
+def tiny_models(tiny_config):
+    """A tiny Qwen2 and a tiny Llama: config and parameters by name."""
+    switches = {"qwen2": {"qk_norm": False, "qkv_bias": True}, "llama": {"qk_norm": False}}
+    configs = {name: dataclasses.replace(tiny_config, **switches) for name, switches in switches.items()}
+    return {name: (config, draw_params(config)) for name, config in configs.items()}
+
+
+def draw_params(config):
+    """Random float32 parameters, large enough that a wrong mask, position, norm or bias moves the logits."""
     rng = np.random.default_rng(0)  # NumPy: nothing to compile
 
     def draw(leaf):
         return jnp.asarray(0.2 * rng.normal(size=leaf.shape) + (leaf.init == "ones"), jnp.float32)
 
-    return jax.tree.map(draw, describe(tiny_config), is_leaf=lambda x: isinstance(x, Leaf))
+    return jax.tree.map(draw, describe(config), is_leaf=lambda x: isinstance(x, Leaf))
 
 
 def pytest_collection_modifyitems(items):

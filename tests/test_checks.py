@@ -34,6 +34,8 @@ def config_with(**fields):
         ({"model.dtype": "bf16"}, "config.model.dtype='bf16' must be one of 'float32', 'bfloat16'"),
         ({"data.style": "maths"}, "config.data.style='maths' must be one of 'math', 'bare'"),
         ({"asr.beta": 2.5}, "config.asr.beta=2.5 must be from 0.0 to 1.0"),
+        ({"judge.prm_error_below": 0.9}, "prm_error_below=0.9 must be at most config.judge.prm_useful_from=0.8"),
+        ({"judge.prm_useful_from": 1.5}, "config.judge.prm_useful_from=1.5 must be from 0.0 to 1.0"),
         ({"eval.problems": -1}, "config.eval.problems=-1 must be at least 0"),
         ({"eval.samples": 0}, "config.eval.samples=0 must be at least 1"),
         ({"checkpoint.every": 0}, "config.checkpoint.every=0 must be at least 1"),

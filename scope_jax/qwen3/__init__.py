@@ -1,4 +1,4 @@
-"""Qwen3 as pure functions on a plain pytree."""
+"""Dense decoders (Qwen3, Qwen2, Llama) as pure functions on a plain pytree."""
 
 from scope_jax.qwen3.config import Config
 from scope_jax.qwen3.forward import forward

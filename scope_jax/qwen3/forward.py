@@ -1,4 +1,4 @@
-"""The Qwen3 forward pass: one function for prefill, decode and training, so that their log-probs agree."""
+"""The forward pass: one function for prefill, decode and training, so that their log-probs agree."""
 
 import functools
 from typing import NamedTuple
@@ -87,6 +87,16 @@ def _mix(weights: Float[Array, "B K R T S"], v: Float[Array, "b K S H"]) -> Floa
     return out.swapaxes(1, 2).reshape(batch, kv_heads, repeats, length, -1)
 
 
+def _project(h: Float[Array, "B T D"], w: Params, name: str, config: Config) -> Float[Array, "B N T H"]:
+    """One layer's queries ("q"), keys ("k") or values ("v"), before their rotation."""
+    x = jnp.einsum("btd,dnh->bnth", h, w[name])
+    if config.qkv_bias:
+        x = x + w[f"{name}_bias"][:, None]
+    if config.qk_norm and name != "v":
+        x = rms_norm(x, w[f"{name}_norm"], config.rms_norm_eps)
+    return x
+
+
 def layer_step(x, layer, context, cache, index, *, config: Config, cos, sin, mask, column):
     """One decoder layer.
 
@@ -106,9 +116,7 @@ def layer_step(x, layer, context, cache, index, *, config: Config, cos, sin, mas
     w = jax.tree.map(lambda p: p.astype(dtype), layer)
     with jax.named_scope("attention"):
         h = rms_norm(x, w["attn_norm"], eps)
-        q = rms_norm(jnp.einsum("btd,dnh->bnth", h, w["q"]), w["q_norm"], eps)
-        k = rms_norm(jnp.einsum("btd,dkh->bkth", h, w["k"]), w["k_norm"], eps)
-        v = jnp.einsum("btd,dkh->bkth", h, w["v"])
+        q, k, v = (_project(h, w, name, config) for name in "qkv")
         q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
         seen = own = KV(k.swapaxes(2, 3), v)
         if cache is not None:
@@ -171,7 +179,13 @@ def hidden_states(
 
 
 def unembed(params: Params, config: Config, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
-    """Logits in float32 from final-norm hidden states."""
+    """Logits in float32 from final-norm hidden states.
+
+    Raises:
+      ValueError: the model is a reward model, which has no output head.
+    """
+    if config.reward_classes:
+        raise ValueError("this is a process reward model, which predicts no tokens; give a language model's folder")
     if config.tie_embeddings:
         weight = params["embed"].astype(hidden.dtype)
         return jnp.einsum("...d,vd->...v", hidden, weight, preferred_element_type=jnp.float32)

@@ -33,22 +33,29 @@ TOKENIZER_FILES = (
 )
 
 # (Hugging Face name, leaf, input axes). A linear layer is stored there as [outputs, inputs] and here as inputs then
-# outputs, each possibly several axes; 0 input axes: the same array in both. {} is the layer.
+# outputs, each possibly several axes; its bias has 0 input axes; None: the same array in both. {} is the layer.
 NAMES = (
-    (EMBED, "embed", 0),
-    ("model.layers.{}.input_layernorm.weight", "layers/attn_norm", 0),
+    (EMBED, "embed", None),
+    ("model.layers.{}.input_layernorm.weight", "layers/attn_norm", None),
     ("model.layers.{}.self_attn.q_proj.weight", "layers/q", 1),
     ("model.layers.{}.self_attn.k_proj.weight", "layers/k", 1),
     ("model.layers.{}.self_attn.v_proj.weight", "layers/v", 1),
-    ("model.layers.{}.self_attn.q_norm.weight", "layers/q_norm", 0),
-    ("model.layers.{}.self_attn.k_norm.weight", "layers/k_norm", 0),
+    ("model.layers.{}.self_attn.q_proj.bias", "layers/q_bias", 0),
+    ("model.layers.{}.self_attn.k_proj.bias", "layers/k_bias", 0),
+    ("model.layers.{}.self_attn.v_proj.bias", "layers/v_bias", 0),
+    ("model.layers.{}.self_attn.q_norm.weight", "layers/q_norm", None),
+    ("model.layers.{}.self_attn.k_norm.weight", "layers/k_norm", None),
     ("model.layers.{}.self_attn.o_proj.weight", "layers/o", 2),
-    ("model.layers.{}.post_attention_layernorm.weight", "layers/mlp_norm", 0),
+    ("model.layers.{}.post_attention_layernorm.weight", "layers/mlp_norm", None),
     ("model.layers.{}.mlp.gate_proj.weight", "layers/gate", 1),
     ("model.layers.{}.mlp.up_proj.weight", "layers/up", 1),
     ("model.layers.{}.mlp.down_proj.weight", "layers/down", 1),
-    ("model.norm.weight", "final_norm", 0),
+    ("model.norm.weight", "final_norm", None),
     (HEAD, "lm_head", 1),
+    ("score.0.weight", "reward/inner", 1),  # 1 is the ReLU between
+    ("score.0.bias", "reward/inner_bias", 0),
+    ("score.2.weight", "reward/outer", 1),
+    ("score.2.bias", "reward/outer_bias", 0),
 )
 
 
@@ -59,16 +66,16 @@ class Entry:
     leaf: str
     tensors: tuple[str, ...]
     stacked: bool
-    inputs: int
+    inputs: int | None
     shape: tuple[int, ...]  # of one tensor, as it is here
     hf_shape: tuple[int, ...]  # of one tensor, as it is there
 
     def read(self, tensor: np.ndarray) -> np.ndarray:
-        return tensor.T.reshape(self.shape) if self.inputs else tensor
+        return tensor if self.inputs is None else tensor.T.reshape(self.shape)
 
     def write(self, array: np.ndarray) -> np.ndarray:
         # safetensors writes the buffer as it lies in memory: a transposed view would be saved scrambled.
-        return np.ascontiguousarray(array.reshape(self.hf_shape[::-1]).T if self.inputs else array)
+        return np.ascontiguousarray(array if self.inputs is None else array.reshape(self.hf_shape[::-1]).T)
 
 
 def entries(config: Config) -> list[Entry]:
@@ -77,10 +84,12 @@ def entries(config: Config) -> list[Entry]:
     found = []
     for name, leaf, inputs in NAMES:
         if leaf not in leaves:
-            continue  # a tied model has no head
+            continue  # a tied model has no head, a Llama no biases
         stacked = "{}" in name
         shape = leaves[leaf].shape[1:] if stacked else leaves[leaf].shape
-        hf_shape = (math.prod(shape[inputs:]), math.prod(shape[:inputs])) if inputs else shape
+        hf_shape = shape
+        if inputs is not None:
+            hf_shape = (math.prod(shape[inputs:]), math.prod(shape[:inputs]))[: 1 if inputs == 0 else 2]
         tensors = tuple(name.format(i) for i in range(config.num_layers)) if stacked else (name,)
         found.append(Entry(leaf, tensors, stacked, inputs, shape, hf_shape))
     return found
@@ -220,8 +229,8 @@ def _check_tensors(folder: pathlib.Path, config: Config, table: list[Entry], ten
     """Compares every name and shape with the architecture before any data is read."""
     expected = {name: entry.hf_shape for entry in table for name in entry.tensors}
     found = {name: tuple(file.get_slice(name).get_shape()) for name, file in tensors.items()}
-    if config.tie_embeddings and HEAD in found:
-        expected[HEAD] = (config.vocab_size, config.d_model)
+    if HEAD in found and (config.tie_embeddings or config.reward_classes):
+        expected[HEAD] = (config.vocab_size, config.d_model)  # a copy, or left over from the model it was tuned from
     for name, shape in found.items():
         if name not in expected:
             raise ValueError(f"{folder}: tensor {name} of shape {shape} is unknown; config.json describes none such")
@@ -230,7 +239,7 @@ def _check_tensors(folder: pathlib.Path, config: Config, table: list[Entry], ten
             raise ValueError(f"{folder}: tensor {name} is missing; config.json expects it with shape {shape}")
         if found[name] != shape:
             raise ValueError(f"{folder}: tensor {name} has shape {found[name]}; config.json expects {shape}")
-    if config.tie_embeddings and HEAD in found:
+    if HEAD in found and config.tie_embeddings and not config.reward_classes:
         embed, head = tensors[EMBED].get_tensor(EMBED), tensors[HEAD].get_tensor(HEAD)
         if not np.array_equal(embed, head):
             raise ValueError(f"{folder}: config.json ties the embeddings, but tensor {HEAD} differs from {EMBED}")

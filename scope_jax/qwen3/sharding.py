@@ -19,6 +19,7 @@ RULES: Rules = {
     "kv_heads": "tensor",
     "mlp": "tensor",
     "head_dim": None,
+    "classes": None,
     "norm": None,  # vectors are small: cutting them costs more than it saves
     "layers": None,  # scanned over, so each device holds its part of every layer
 }

@@ -27,6 +27,19 @@ def read(folder, generation=None, **fields):
     return Config.from_hf(folder)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "qk_norm", "qkv_bias", "head_dim"),
+    [("qwen3", True, False, 128), ("qwen2", False, True, 64), ("llama", False, False, 64)],
+)
+def test_the_model_type_sets_the_switches_and_the_default_head_width(tmp_path, model_type, qk_norm, qkv_bias, head_dim):
+    """As transformers reads a config without head_dim, or with a null."""
+    for absent in (..., None):
+        config = read(tmp_path, rope_theta=1e6, model_type=model_type, head_dim=absent)
+        assert (config.qk_norm, config.qkv_bias, config.head_dim) == (qk_norm, qkv_bias, head_dim)
+        assert (config.model_type, config.reward_classes) == (model_type, 0)
+    assert read(tmp_path, rope_theta=1e6, model_type=model_type, head_dim=32).head_dim == 32
+
+
 def test_rope_theta_is_read_at_the_top_level_and_under_rope_parameters(tmp_path):
     assert read(tmp_path, rope_theta=5e5).rope_theta == 5e5
     assert read(tmp_path, rope_parameters={"rope_type": "default", "rope_theta": 7e5}).rope_theta == 7e5
@@ -51,9 +64,28 @@ def test_what_is_written_reads_back_the_same(tmp_path, tiny_config):
 
 
 @pytest.mark.parametrize(
+    "switches", [{"qkv_bias": True}, {}, {"qkv_bias": True, "reward_classes": 2}], ids=["qwen2", "llama", "reward"]
+)
+def test_other_architectures_read_back_the_same(tmp_path, tiny_config, switches):
+    config = dataclasses.replace(tiny_config, qk_norm=False, **switches)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_hf()))
+    assert Config.from_hf(tmp_path) == config
+
+
+def test_switches_that_no_architecture_has_together_are_refused(tiny_config):
+    with pytest.raises(ValueError, match="qk_norm and qkv_bias are both on"):
+        dataclasses.replace(tiny_config, qkv_bias=True)
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model_type": "llama"}, "model_type is 'llama'"),
+        ({"model_type": "gemma2"}, "model_type is 'gemma2'; this code reads 'qwen3', 'qwen2', 'llama'"),
+        ({"model_type": ...}, "model_type is None"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window is True"),
+        ({"model_type": "llama", "attention_bias": True}, "attention_bias is True"),
+        ({"model_type": "llama", "mlp_bias": True}, "mlp_bias is True"),
+        ({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope type is 'llama3'"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"use_sliding_window": True}, "use_sliding_window is True"),

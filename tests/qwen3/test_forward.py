@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from scope_jax import qwen3
 from scope_jax.qwen3.forward import KVBlock, causal_mask, hidden_states, segment_positions, unembed
 
+GOLDEN = pathlib.Path(__file__).parent / "golden"
 WIDTH = 12
 run = jax.jit(qwen3.forward, static_argnames="config")
 
@@ -35,7 +37,7 @@ def lay_out(rows, rng, vocabulary):
 
 
 @pytest.mark.parametrize("layout", ["unpadded", "left_padded", "right_padded", "packed"])
-@pytest.mark.parametrize("model", ["tied_ratio1", "untied_ratio2", "tied_ratio4", "untied_odd_sizes"])
+@pytest.mark.parametrize("model", sorted(path.stem for path in GOLDEN.glob("*.npz")))
 def test_logits_equal_those_of_transformers(golden, model, layout):
     folder, arrays = golden(model)
     config, params = qwen3.load(folder)
@@ -44,6 +46,11 @@ def test_logits_equal_those_of_transformers(golden, model, layout):
     difference = np.abs(np.where(segment_ids[..., None] > 0, logits - arrays[f"{layout}/logits"], 0))
     assert logits.dtype == jnp.float32
     assert difference.max() < 1e-5  # 4e-6 was reached, with logits up to 3.7
+
+
+def test_every_architecture_has_golden_logits(golden):
+    found = {qwen3.load(golden(path.stem)[0])[0].model_type for path in GOLDEN.glob("*.npz")}
+    assert found == {"qwen3", "qwen2", "llama"}
 
 
 def test_padding_and_packing_never_change_logits(tiny_config, tiny_params):
@@ -101,6 +108,26 @@ def test_a_token_sees_only_earlier_tokens_of_its_own_segment(tiny_config, tiny_p
     first, second = run(tiny_params, tiny_config, tokens, segment_ids=segment_ids)
     changed = np.abs(first - second).max(axis=-1)[:10] > 0
     assert changed.tolist() == [False, False, True, True] + [False] * 6
+
+
+def test_each_bias_moves_the_logits(tiny_models):
+    config, params = tiny_models["qwen2"]
+    tokens, segment_ids = lay_out([[(0, 12)]] * 2, np.random.default_rng(8), 61)
+    logits = run(params, config, tokens, segment_ids=segment_ids)
+    for bias in ("q_bias", "k_bias", "v_bias"):
+        moved = params["layers"] | {bias: params["layers"][bias] + 0.5}
+        changed = run({**params, "layers": moved}, config, tokens, segment_ids=segment_ids)
+        assert np.abs(changed - logits).max() > 1e-2
+
+
+def test_a_llama_is_a_qwen2_whose_biases_are_zero(tiny_models):
+    (qwen2, _), (llama, params) = tiny_models["qwen2"], tiny_models["llama"]
+    tokens, segment_ids = lay_out([[(0, 12)]] * 2, np.random.default_rng(9), 61)
+    zeros = {"q_bias": jnp.zeros((2, 4, 6)), "k_bias": jnp.zeros((2, 2, 6)), "v_bias": jnp.zeros((2, 2, 6))}
+    with_biases = {**params, "layers": params["layers"] | zeros}
+    expected = run(with_biases, qwen2, tokens, segment_ids=segment_ids)
+    found = run(params, llama, tokens, segment_ids=segment_ids)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_no_segment_ids_means_one_segment(tiny_config, tiny_params):

@@ -48,6 +48,47 @@ def test_save_then_load_gives_the_same_bits(tmp_path, tiny_config, tiny_params, 
     assert_same(loaded, params)
 
 
+@pytest.mark.parametrize("name", ["qwen2", "llama"])
+def test_other_architectures_come_back_with_the_same_bits(tmp_path, tiny_models, name):
+    config, params = tiny_models[name]
+    qwen3.save(tmp_path, config, params, max_shard_bytes=10_000)
+    loaded_config, loaded = qwen3.load(tmp_path)
+    assert loaded_config == config
+    assert_same(loaded, params)
+
+
+def test_biases_are_stored_head_by_head(tmp_path, tiny_models):
+    config, params = tiny_models["qwen2"]
+    qwen3.save(tmp_path, config, params)
+    bias = load_file(tmp_path / "model.safetensors")["model.layers.1.self_attn.k_proj.bias"]
+    np.testing.assert_array_equal(bias, np.concatenate(list(params["layers"]["k_bias"][1])))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value", "message"),
+    [
+        ("qwen2", "0.self_attn.q_proj.bias", None, r"0\.self_attn\.q_proj\.bias is missing; .* shape \(24,\)"),
+        ("qwen2", "1.self_attn.k_proj.bias", np.zeros(13), r"k_proj\.bias has shape \(13,\); .* expects \(12,\)"),
+        ("qwen2", "1.self_attn.v_proj.bias", np.zeros((2, 6)), r"v_proj\.bias has shape \(2, 6\)"),
+        ("qwen2", "0.self_attn.o_proj.bias", np.zeros(20), r"o_proj\.bias of shape \(20,\) is unknown"),
+        ("llama", "0.self_attn.q_proj.bias", np.zeros(24), r"q_proj\.bias of shape \(24,\) is unknown"),
+        ("llama", "0.self_attn.q_norm.weight", np.ones(6), r"q_norm\.weight of shape \(6,\) is unknown"),
+    ],
+)
+def test_tensors_of_another_architecture_are_named(tmp_path, tiny_models, name, tensor, value, message):
+    qwen3.save(tmp_path, *tiny_models[name])
+    edit_weights(tmp_path, **{f"model.layers.{tensor}": value})
+    with pytest.raises(ValueError, match=message):
+        qwen3.load(tmp_path)
+
+
+def test_a_language_models_folder_with_a_reward_head_stops_with_its_name(tmp_path, tiny_models):
+    qwen3.save(tmp_path, *tiny_models["qwen2"])
+    edit_weights(tmp_path, score__0__weight=np.zeros((20, 20)))
+    with pytest.raises(ValueError, match=r"score\.0\.weight of shape \(20, 20\) is unknown"):
+        qwen3.load(tmp_path)
+
+
 def test_linear_weights_are_stored_as_outputs_by_inputs(tmp_path, tiny_config, tiny_params):
     """A transposed view given to safetensors is saved in memory order, scrambled, without an error."""
     qwen3.save(tmp_path, tiny_config, tiny_params)

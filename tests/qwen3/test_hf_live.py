@@ -3,10 +3,12 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from scope_jax import qwen3
+from scope_jax.qwen3 import hf
 
 torch = pytest.importorskip("torch")
 
@@ -26,14 +28,14 @@ SIZES = {
 run = jax.jit(qwen3.forward, static_argnames="config")
 
 
-def random_model(tied, dtype=torch.float32):
+def random_model(tied, dtype=torch.float32, model_type="qwen3"):
     torch.manual_seed(0)
     rope = {"rope_type": "default", "rope_theta": 20_000.0}
-    config = transformers.Qwen3Config(**SIZES, tie_word_embeddings=tied, rope_parameters=rope)
-    model = transformers.Qwen3ForCausalLM(config).eval()
+    config = transformers.AutoConfig.for_model(model_type, **SIZES, tie_word_embeddings=tied, rope_parameters=rope)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(torch.randn(weight.shape) * 0.1 + ("norm" in name))
+            weight.copy_(torch.randn(weight.shape) * (0.4 if "bias" in name else 0.1) + ("norm" in name))
     return model.to(dtype)
 
 
@@ -76,6 +78,57 @@ def test_saved_checkpoints_load_in_transformers_with_equal_logits(tmp_path, tiny
     tokens, real = padded_batch()
     difference = run(params, config, tokens, segment_ids=real) - reference_logits(model, tokens, real)
     assert np.abs(np.asarray(difference)[real > 0]).max() < 2e-5
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "llama"])
+def test_other_architectures_load_with_equal_logits_and_go_back(tmp_path, model_type):
+    """Their folder, ours, and theirs again: equal tensors by name, equal logits, nothing missing or left over."""
+    model = random_model(tied=True, model_type=model_type)
+    model.save_pretrained(tmp_path / "theirs")
+    config, params = qwen3.load(tmp_path / "theirs")
+    assert config.model_type == model_type
+    tokens, real = padded_batch()
+    difference = run(params, config, tokens, segment_ids=real) - reference_logits(model, tokens, real)
+    assert np.abs(np.asarray(difference)[real > 0]).max() < 3e-6
+    qwen3.save(tmp_path / "ours", config, params)
+    back, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()) and type(back) is type(model)
+    before, after = model.state_dict(), back.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    np.testing.assert_array_equal(reference_logits(back, tokens, real), reference_logits(model, tokens, real))
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "llama"])
+def test_gradients_equal_those_of_transformers(tmp_path, model_type):
+    """Those of the biases among them."""
+    model = random_model(tied=False, model_type=model_type)
+    model.save_pretrained(tmp_path)
+    config, params = qwen3.load(tmp_path)
+    tokens, real = padded_batch()
+    tokens = np.maximum(tokens, 1)  # torch gives the pad token, 0, no gradient
+
+    @jax.jit
+    def gradient(params):
+        def loss(params):
+            logits = qwen3.forward(params, config, tokens, segment_ids=real)
+            return jnp.sum(jax.nn.log_softmax(logits)[..., 7] * real)
+
+        return jax.grad(loss)(params)
+
+    positions = torch.tensor((real.cumsum(-1) - 1).clip(min=0))
+    logits = model(torch.tensor(tokens), attention_mask=torch.tensor(real), position_ids=positions).logits
+    (torch.log_softmax(logits, -1)[..., 7] * torch.tensor(real)).sum().backward()
+    theirs = {name: weight.grad.numpy() for name, weight in model.named_parameters()}
+    ours = hf._flatten(gradient(params))
+    compared = set()
+    for entry in hf.entries(config):
+        for layer, name in enumerate(entry.tensors):
+            found = entry.write(np.asarray(ours[entry.leaf][layer] if entry.stacked else ours[entry.leaf]))
+            assert np.abs(theirs[name]).max() > 1e-4
+            np.testing.assert_allclose(found, theirs[name], rtol=1e-4, atol=2e-5, err_msg=name)
+            compared.add(name)
+    assert compared == theirs.keys()
+    assert any("bias" in name for name in compared) == (model_type == "qwen2")
 
 
 def test_bfloat16_weights_survive_the_round_trip_bit_by_bit(tmp_path):

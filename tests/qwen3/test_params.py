@@ -59,6 +59,34 @@ def test_published_configs_give_the_published_parameter_counts(tmp_path, name):
     assert count(shapes) == total
 
 
+# Models of other architectures: type, widths, layers, heads, key/value heads, vocabulary, tied, and all parameters.
+OTHERS = {
+    "Qwen2.5-0.5B": ("qwen2", 896, 4864, 24, 14, 2, 151_936, True, 494_032_768),
+    "Qwen2.5-7B": ("qwen2", 3584, 18944, 28, 28, 4, 152_064, False, 7_615_616_512),
+    "SmolLM2-135M": ("llama", 576, 1536, 30, 9, 3, 49_152, True, 134_515_008),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_published_configs_of_other_architectures_give_the_published_counts(tmp_path, name):
+    model_type, width, ff_width, layers, heads, kv_heads, vocabulary, tied, total = OTHERS[name]
+    fields = {
+        "model_type": model_type,
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "intermediate_size": ff_width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": tied,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    config = qwen3.Config.from_hf(tmp_path)
+    assert count(jax.eval_shape(lambda key: qwen3.init(config, key), jax.random.key(0))) == total
+
+
 def test_random_parameters_have_the_wanted_spread_dtype_and_norms_at_one(tiny_config):
     init = jax.jit(lambda key: qwen3.init(tiny_config, key, dtype=jnp.bfloat16, scale=0.5))
     params = init(jax.random.key(1, impl="rbg"))  # compiles in a quarter of the time
@@ -66,3 +94,10 @@ def test_random_parameters_have_the_wanted_spread_dtype_and_norms_at_one(tiny_co
     np.testing.assert_allclose(np.std(params["embed"].astype(np.float32)), 0.5, rtol=0.1)
     assert (np.asarray(params["layers"]["q_norm"]) == 1).all()
     assert not np.array_equal(params["layers"]["gate"], params["layers"]["up"])
+
+
+def test_random_biases_are_zero(tiny_models):
+    config, _ = tiny_models["qwen2"]
+    layers = jax.jit(lambda key: qwen3.init(config, key)["layers"])(jax.random.key(1, impl="rbg"))
+    assert {name for name in layers if not np.any(layers[name])} == {"q_bias", "k_bias", "v_bias"}
+    assert not {"q_norm", "k_norm"} & layers.keys()

@@ -52,6 +52,24 @@ def test_a_sharded_step_equals_one_device(config, single, sizes):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), result, expected)
 
 
+def test_a_sharded_step_of_a_model_with_biases_equals_one_device(config, single):
+    qwen2 = dataclasses.replace(config, qk_norm=False, qkv_bias=True)
+    params, batch, _ = single
+    rng = np.random.default_rng(1)
+    kept = {name: leaf for name, leaf in params["layers"].items() if name not in ("q_norm", "k_norm")}
+    shapes = {"q_bias": (2, 4, 6), "k_bias": (2, 2, 6), "v_bias": (2, 2, 6)}
+    biases = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    params = {**params, "layers": kept | biases}
+    step = jax.jit(loss_and_gradient, static_argnames="config")
+    expected = step(params, batch, qwen2)
+    mesh = make_mesh("data=2,fsdp=2,tensor=2")
+    placed = jax.device_put(params, param_shardings(qwen2, mesh))
+    assert placed["layers"]["q_bias"].addressable_shards[0].data.shape == (2, 2, 6)
+    assert placed["layers"]["v_bias"].addressable_shards[0].data.shape == (2, 1, 6)
+    result = step(placed, jax.device_put(batch, batch_sharding(mesh)), qwen2)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), result, expected)
+
+
 def test_every_parameter_has_a_spec_by_the_rules(tiny_config):
     specs = qwen3.partition_specs(tiny_config)
     assert jax.tree.structure(specs) == jax.tree.structure(
@@ -92,6 +110,9 @@ def test_key_value_heads_fewer_than_their_mesh_axis_stay_whole(config):
     shardings = param_shardings(config, make_mesh("data=2,tensor=4"))
     assert shardings["layers"]["k"].spec == PartitionSpec(None, "fsdp", None, None)
     assert shardings["layers"]["q"].spec == PartitionSpec(None, "fsdp", "tensor", None)
+    qwen2 = param_shardings(dataclasses.replace(config, qk_norm=False, qkv_bias=True), make_mesh("data=2,tensor=4"))
+    assert qwen2["layers"]["k_bias"].spec == PartitionSpec(None, None, None)
+    assert qwen2["layers"]["q_bias"].spec == PartitionSpec(None, "tensor", None)
 
 
 def test_published_sizes_divide_over_a_pod():

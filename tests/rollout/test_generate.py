@@ -107,6 +107,35 @@ def test_greedy_equals_transformers_token_by_token(tmp_path, tiny_config, tiny_p
     np.testing.assert_array_equal(np.asarray(greedy.tokens)[:, P:], theirs)  # and the same filler behind the end
 
 
+@pytest.mark.parametrize("name", ["qwen2", "llama"])
+def test_other_architectures_sample_greedily_as_transformers_does(tmp_path, tiny_models, name):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config, params = tiny_models[name]
+    qwen3.save(tmp_path, config, params)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    rows = [row for row, mask in enumerate(MASK) if mask.all() or mask[-3:].all() and mask.sum() == 3]
+    theirs = model.generate(
+        input_ids=torch.tensor(PROMPTS[rows], dtype=torch.int64),
+        attention_mask=torch.tensor(MASK[rows], dtype=torch.int64),
+        do_sample=False,
+        max_new_tokens=N,
+        eos_token_id=list(EOS),
+        pad_token_id=config.pad_id,
+    ).numpy()[:, P:]
+    found = completions(decode_greedily(params, config, PROMPTS, MASK))
+    assert len(rows) == 2 and [found[row] for row in rows] == [up_to_end(row) for row in theirs.tolist()]
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama"])
+def test_cached_decoding_of_other_architectures_equals_the_whole_forward(tiny_models, name):
+    config, params = tiny_models[name]
+    rollout = sample_groups(params, config, group=1)
+    scored = score(params, config, rollout.tokens, rollout.mask, segment_ids=rollout.segment_ids, chunk=5)
+    assert rollout.mask.any(axis=1).all()
+    np.testing.assert_allclose(rollout.logprobs, scored, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("options", [{}, COLD, TRUNCATED], ids=["plain", "cold", "truncated"])
 def test_sampler_logprobs_equal_the_trainers_in_every_padding_layout(tiny_config, tiny_params, options):
     """Temperature counts on both sides, and truncation on neither: the trainer optimises the untruncated policy."""

@@ -1,19 +1,20 @@
-"""Writes the golden arrays of tests/qwen3: tiny random Qwen3 models and the logits that transformers gives for them.
+"""Writes golden arrays: tiny random models (Qwen3, Qwen2, Llama, a reward model) and their logits in transformers.
 
-    python scripts/make_golden_qwen3.py --output=tests/qwen3/golden
+    python scripts/make_golden_models.py --output=tests
 
 Needs torch (CPU). Each file holds one model: its config.json, its weights under their Hugging Face names, and for each
-padding layout the tokens, the segment ids (0 is padding) and the logits.
+padding layout the tokens, the segment ids (0 is padding) and the logits, of tokens or of a step's two classes.
 """
 
 import pathlib
+import types
 
 import numpy as np
 import torch
 import transformers
 from absl import app, flags
 
-_OUTPUT = flags.DEFINE_string("output", "tests/qwen3/golden", "Folder of the .npz files.")
+_OUTPUT = flags.DEFINE_string("output", "tests", "The .npz files go to qwen3/golden and judges/golden below it.")
 
 SHARED = {"max_position_embeddings": 64, "eos_token_id": 3, "pad_token_id": 0, "attn_implementation": "eager"}
 MODELS = {
@@ -62,7 +63,65 @@ MODELS = {
         "tie_word_embeddings": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
     },
+    "qwen2_tied_ratio3": {
+        "model_type": "qwen2",
+        "vocab_size": 45,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "intermediate_size": 22,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
+    "qwen2_untied_ratio2": {
+        "model_type": "qwen2",
+        "vocab_size": 39,
+        "hidden_size": 20,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 26,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+    "llama_tied_ratio3": {
+        "model_type": "llama",
+        "vocab_size": 47,
+        "hidden_size": 18,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "intermediate_size": 28,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100_000.0},
+    },
+    "llama_untied_own_head_dim": {
+        "model_type": "llama",
+        "vocab_size": 35,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 6,
+        "intermediate_size": 21,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+    },
 }
+REWARD_MODEL = {
+    "model_type": "qwen2",
+    "vocab_size": 41,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 28,
+    "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+}
+SEPARATOR_ID = 7  # that of the reward model; about every third token
 # Rows of a batch as lengths of their segments, and where the padding goes.
 LAYOUTS = {
     "unpadded": ([[9], [9]], "right"),
@@ -73,9 +132,28 @@ LAYOUTS = {
 WIDTH = 9
 
 
-def random_model(fields: dict, generator: torch.Generator) -> transformers.Qwen3ForCausalLM:
-    """A model whose weights, norms included, are all large enough to move the logits."""
-    model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SHARED, **fields)).eval()
+class Qwen2ForProcessRewardModel(transformers.Qwen2PreTrainedModel):
+    """The layout of Qwen2.5-Math-PRM, whose class comes with its checkpoint and not with transformers."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        width = config.hidden_size
+        self.model = transformers.Qwen2Model(config)
+        self.score = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))
+        self.post_init()
+
+    def forward(self, *args, **options):
+        return types.SimpleNamespace(logits=self.score(self.model(*args, **options).last_hidden_state))
+
+
+def random_model(fields: dict, generator: torch.Generator) -> transformers.PreTrainedModel:
+    """A model whose weights, norms and biases included, are all large enough to move the logits."""
+    config = transformers.AutoConfig.for_model(**{"model_type": "qwen3", **SHARED, **fields})
+    if fields is REWARD_MODEL:
+        model = Qwen2ForProcessRewardModel(config).eval()
+        model.config.architectures = [type(model).__name__]
+    else:
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn(weight.shape, generator=generator)
@@ -89,14 +167,16 @@ def run_layout(model, segments: list[list[int]], side: str, rng: np.random.Gener
 
     A packed row has no counterpart in transformers: each of its segments is run by itself.
     """
-    vocabulary = model.config.vocab_size
+    vocabulary, reward = model.config.vocab_size, hasattr(model, "score")
     tokens, segment_ids = (np.zeros((len(segments), WIDTH), np.int32) for _ in range(2))
-    logits = np.zeros((len(segments), WIDTH, vocabulary), np.float32)
+    logits = np.zeros((len(segments), WIDTH, 2 if reward else vocabulary), np.float32)
     for row, lengths in enumerate(segments):
         start = WIDTH - sum(lengths) if side == "left" else 0
         for segment, length in enumerate(lengths, start=1):
             columns = slice(start, start + length)
             tokens[row, columns] = rng.integers(vocabulary, size=length)
+            if reward:
+                tokens[row, columns] = np.where(rng.random(length) < 0.35, SEPARATOR_ID, tokens[row, columns])
             segment_ids[row, columns] = segment
             if max(map(len, segments)) > 1:
                 logits[row, columns] = model(torch.tensor(tokens[row : row + 1, columns])).logits[0].numpy()
@@ -110,9 +190,11 @@ def run_layout(model, segments: list[list[int]], side: str, rng: np.random.Gener
 
 
 def main(_):
-    output = pathlib.Path(_OUTPUT.value)
-    output.mkdir(parents=True, exist_ok=True)
-    for seed, (name, fields) in enumerate(MODELS.items()):
+    models = {f"qwen3/golden/{name}": fields for name, fields in MODELS.items()}
+    models["judges/golden/prm"] = REWARD_MODEL
+    for seed, (name, fields) in enumerate(models.items()):
+        path = pathlib.Path(_OUTPUT.value) / f"{name}.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
         model = random_model(fields, torch.Generator().manual_seed(seed))
         arrays = {"config.json": np.array(model.config.to_json_string(use_diff=True))}
         for tensor, value in model.state_dict().items():
@@ -122,8 +204,8 @@ def main(_):
         for layout, (segments, side) in LAYOUTS.items():
             for field, value in run_layout(model, segments, side, rng).items():
                 arrays[f"{layout}/{field}"] = value
-        np.savez_compressed(output / f"{name}.npz", **arrays)
-        print(f"{output / name}.npz: {(output / name).with_suffix('.npz').stat().st_size:,} bytes")
+        np.savez_compressed(path, **arrays)
+        print(f"{path}: {path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ def steps(monkeypatch):
     def stage(name, policy, batch, key, config, settle):
         rewards, valid = jnp.arange(4.0).reshape(2, 2) + len(staged), jnp.array([[True, False], [True, True]])
         rollout = rollout_of([3, 5, 1, 2], prompt=table.scaffolded.shape[1], limit=NEW)
-        experience = Experience(rollout, rewards, valid, rewards, np.zeros(2, bool), None, jnp.int32(11))
+        experience = Experience(rollout, rewards, valid, jnp.zeros((2, 2)), np.zeros(2, bool), None, jnp.int32(11))
         staged.append({"name": name, "policy": policy, "batch": batch, "key": key, "settle": settle, "paid": experience})
         return experience
 

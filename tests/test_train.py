@@ -19,6 +19,7 @@ from scope_jax.checkpoints import Checkpoints
 from scope_jax.data import convert
 from scope_jax.data.batches import take
 from scope_jax.metrics import NonFiniteError, read_jsonl
+from scope_jax.overrides import SetupError
 from scope_jax.rollout import Rollout
 from scope_jax.scope import Experience
 
@@ -117,6 +118,7 @@ def test_the_rollout_log_shows_each_rollout_with_its_own_problem_text_and_pay():
     assert [row["advantage"] for row in rows] == [1.0, -1.0, 0.0, 2.0]
     few = train.rollout_rows(experience_of(tokens, mask, segment_ids, labels=None), Batch, advantages, Words(), 2, "asr")
     assert [row["completion"] for row in few] == ["12 13", ""] and few[0]["labels"] is None  # spread over the problems
+    assert (few[1]["id"], few[1]["reward"], few[1]["advantage"]) == ("two", 0.0, 2.0)
 
 
 class Stopped(Exception):
@@ -177,6 +179,8 @@ def test_a_run_stops_anywhere_and_goes_on_with_its_stages_counts_and_parameters(
         run_until(tmp_path, config, stop=4)
     assert [row[:2] for row in steps] == [(2, True), (3, False)]  # from the checkpoint at the border of the stages
     assert not evaluations and not (tmp_path / "eval.json").exists()
+    with pytest.raises(SetupError, match="began with asr.tau = 0.5, and now it is 0.6"):
+        run_until(tmp_path, small("scope", **fields, **{"seed": 4, "eval.seed": 9, "asr.tau": 0.6}))
     run_until(tmp_path, config)
     assert [row[:2] for row in steps] == [(4, False)]  # from the checkpoint inside the second stage
     [(params, problems, key)] = evaluations
@@ -197,6 +201,9 @@ def test_a_run_stops_anywhere_and_goes_on_with_its_stages_counts_and_parameters(
     for leaf, evaluated, before in zip(*map(jax.tree.leaves, (saved, params, first)), strict=True):
         np.testing.assert_array_equal(leaf, evaluated)
         np.testing.assert_allclose(leaf, before + 5, rtol=0, atol=1e-5)
+
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.steps()[-1] == 5  # the last update is kept, though 2 does not divide it
 
     run_until(tmp_path, config)
     assert not steps and not evaluations  # a finished run is not repeated

@@ -1,11 +1,13 @@
 """What an evaluation measures, and that it asks every problem as often as it says."""
 
 import importlib.resources
+import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import FrozenConfigDict
+from ml_collections import ConfigDict, FrozenConfigDict
 
 from configs import chains as chains_config
 from scope_jax import assemble, evaluate, scope
@@ -77,10 +79,26 @@ def test_the_embedded_task_tells_arithmetic_from_format():
     assert measures["op_accuracy"] == {"add": 1.0, "add-carry": 1.0, "sub": 1.0, "sub-borrow": 0.5}
 
 
+def test_problems_of_other_files_are_not_read_as_chains_for_the_name_of_one_of_them():
+    assert "op_accuracy" not in evaluate.measure([sample_of(RIGHT, [], name="chain-1"), sample_of(RIGHT, [], name="p")])
+
+
+def test_a_folder_has_its_measures_last(tmp_path):
+    """Where eval.json stands, the evaluation is whole: a run that stops in between is evaluated again."""
+    (tmp_path / "eval_samples.jsonl").mkdir()
+    with pytest.raises(OSError):
+        evaluate.write_evaluation(tmp_path, {"accuracy": 0.5}, SAMPLES)
+    assert not (tmp_path / "eval.json").exists()
+    (tmp_path / "eval_samples.jsonl").rmdir()
+    evaluate.write_evaluation(tmp_path, {"accuracy": 0.5}, SAMPLES)
+    assert json.loads((tmp_path / "eval.json").read_text()) == {"accuracy": 0.5}
+    assert [json.loads(line) for line in (tmp_path / "eval_samples.jsonl").read_text().splitlines()] == SAMPLES
+
+
 @pytest.fixture(scope="module")
 def setting():
     c = chains_config.get_config("scope")
-    c.eval.samples, c.eval.max_new_tokens, c.eval.batch, c.eval.problems = 2, 8, 4, 0
+    c.eval.samples, c.eval.max_new_tokens, c.eval.batch, c.eval.problems = 2, 64, 4, 0
     c.data.chains.train, c.data.chains.eval = 4, 6
     config = FrozenConfigDict(c)
     tokenizer = assemble.open_tokenizer(config)
@@ -97,7 +115,7 @@ def test_every_problem_is_asked_as_often_as_the_config_says(setting):
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
     # 6 problems in batches of 4: the last batch wraps around, and its extra rows are dropped
     assert [s["id"] for s in samples] == [problem.id for problem in table.problems for _ in range(2)]
-    assert measures["samples"] == 12 and 0 < measures["tokens"] <= 8
+    assert measures["samples"] == 12 and 0 < measures["tokens"] <= 64
     assert set(measures["op_accuracy"]) == set(chains.KINDS)
 
 
@@ -133,3 +151,46 @@ def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_b
     _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
     assert [s["labels"] for s in samples] == [["redundant"] if s["problem"] in first else [] for s in samples]
     assert sorted(asked) == sorted(2 * [*first])
+
+
+RIGHT_AT_ONCE = "x=20+3=23.\nAnswer: {}"
+CUT_OFF = "x=20+3=23.\n\nx=20+3=23.\n\nx=20+3=23.\nAnswer: {}"  # says it again and again, and never ends
+
+
+@pytest.mark.slow
+def test_each_record_holds_what_was_found_of_its_own_completion(setting, monkeypatch):
+    config, tokenizer, policy, table = setting
+    c = ConfigDict(config)
+    c.eval.problems, c.eval.temperature = 5, 0.5
+    calls = []
+
+    def sample(policy, prompts, prompt_mask, key, sampling):
+        """Two completions a prompt: one right, one that repeats itself until it is cut."""
+        calls.append((tuple(jax.random.key_data(key).tolist()), sampling))
+        prompts, prompt_mask = np.repeat(prompts, 2, axis=0), np.repeat(prompt_mask, 2, axis=0)
+        tokens, lengths = np.zeros((len(prompts), 64), np.int32), np.zeros(len(prompts), int)
+        for i, row in enumerate(prompts):
+            text = tokenizer.decode(row[prompt_mask[i]])
+            [answer] = [problem.answer for problem in table.problems if problem.problem in text]
+            ids = tokenizer.encode((CUT_OFF if i % 2 else RIGHT_AT_ONCE).format(answer))
+            ids += [] if i % 2 else [tokenizer.eos_token_id]
+            tokens[i, : len(ids)], lengths[i] = ids, len(ids)
+        tokens, mask = jnp.asarray(np.concatenate([prompts, tokens], axis=1)), np.arange(64) < lengths[:, None]
+        mask = jnp.asarray(np.concatenate([np.zeros_like(prompt_mask), mask], axis=1))
+        return scope.Rollout(tokens, mask, jnp.where(mask, -1.0, 0.0), mask.astype(jnp.int32))
+
+    def settle(rollout, verdicts, problems):
+        unknown = np.array([problem.id == table.problems[3].id for problem in problems])
+        return np.where(unknown[:, None], UNDECIDED, verdicts)
+
+    monkeypatch.setattr(evaluate, "sample", sample)
+    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), FrozenConfigDict(c), settle, make_rule_judge(policy.table, config.judge))
+    assert [s["id"] for s in samples] == [problem.id for problem in table.problems[:5] for _ in range(2)]
+    assert [s["verdict"] for s in samples] == [RIGHT, WRONG] * 3 + [UNDECIDED, UNDECIDED] + [RIGHT, WRONG]
+    assert [s["labels"] for s in samples] == [["useful"], ["useful", "redundant", "redundant"]] * 5
+    assert [s["ended"] for s in samples] == [True, False] * 5
+    assert [s["completion"] for s in samples[:2]] == [text.format(table.problems[0].answer) for text in (RIGHT_AT_ONCE, CUT_OFF)]
+    assert (measures["accuracy"], measures["undecided"], measures["useful"]) == (0.4, 2, 1.0)
+    keys, samplings = zip(*calls, strict=True)
+    assert set(samplings) == {scope.Sampling(2, 64, 0.5)}
+    assert len(calls) == len(set(keys)) == 2  # each batch draws anew

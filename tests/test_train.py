@@ -10,6 +10,7 @@ import sys
 import zlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from endpoint_server import serve
@@ -17,8 +18,13 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from configs import chains
 from scope_jax import qwen3, train
+from scope_jax.checkpoints import Checkpoints
 from scope_jax.data import convert
+from scope_jax.data.batches import take
 from scope_jax.metrics import NonFiniteError, read_jsonl
+from scope_jax.overrides import SetupError
+from scope_jax.rollout import Rollout
+from scope_jax.scope import Experience
 
 ROOT = pathlib.Path(__file__).parent.parent
 MODEL = importlib.resources.files("scope_jax.data") / "chains_model"
@@ -72,6 +78,138 @@ def small(method="scope", **fields):
 def run(workdir, config, open_verifier=None):
     train.run(config, workdir, open_verifier)
     return read_jsonl(workdir / "metrics.jsonl"), json.loads((workdir / "eval.json").read_text())
+
+
+def experience_of(tokens, mask, segment_ids, **fields):
+    """Two problems with two completions each: the first rollouts that two columns of prompt and three more hold."""
+    rollout = Rollout(jnp.asarray(tokens), jnp.asarray(mask, bool), jnp.zeros(np.shape(mask)), jnp.asarray(segment_ids))
+    return Experience(
+        rollout,
+        rewards=jnp.array([[0.5, 0.25], [1.0, 0.0]]),
+        valid=jnp.array([[True, True], [False, True]]),
+        outcome=jnp.zeros((2, 2)),
+        routed=np.array([False, True]),
+        labels=(jnp.arange(8).reshape(4, 2) % 4, jnp.array([[1, 1], [1, 0], [0, 0], [1, 1]], bool)),
+        sampled_tokens=jnp.int32(8),
+    ).replace(**fields)
+
+
+class Words:
+    """Stands where the tokenizer stands: tokens as their numbers."""
+
+    def decode(self, ids, skip_special_tokens=False):
+        return " ".join(str(i) for i in np.asarray(ids) if not (skip_special_tokens and i == 3))
+
+
+def test_the_rollout_log_shows_each_rollout_with_its_own_problem_text_and_pay():
+    tokens = [[9, 11, 12, 13, 3], [10, 11, 14, 3, 9], [21, 22, 23, 24, 25], [21, 22, 3, 9, 9]]
+    mask = [[0, 0, 1, 1, 1], [0, 0, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 1, 0, 0]]
+    segment_ids = [[0, 1, 1, 1, 1], [0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+
+    class Batch:
+        problems = tuple(type("Problem", (), {"id": name}) for name in ("one", "two"))
+
+    advantages = jnp.array([[1.0, -1.0], [0.0, 2.0]])
+    rows = train.rollout_rows(experience_of(tokens, mask, segment_ids), Batch, advantages, Words(), 10, "asr")
+    assert [row["id"] for row in rows] == ["one", "one", "two", "two"]
+    assert [row["routed"] for row in rows] == [False, False, True, True] and {row["stage"] for row in rows} == {"asr"}
+    assert [row["prompt"] for row in rows] == ["11", "11", "21 22", "21 22"]
+    assert [row["completion"] for row in rows] == ["12 13", "14", "23 24 25", ""]
+    assert [row["length"] for row in rows] == [3, 2, 3, 1]
+    assert [list(row["labels"]) for row in rows] == [[0, 1], [2], [], [2, 3]]
+    assert [row["reward"] for row in rows] == [0.5, 0.25, None, 0.0]  # an undecided row was paid nothing, not 0
+    assert [row["advantage"] for row in rows] == [1.0, -1.0, 0.0, 2.0]
+    few = train.rollout_rows(experience_of(tokens, mask, segment_ids, labels=None), Batch, advantages, Words(), 2, "asr")
+    assert [row["completion"] for row in few] == ["12 13", ""] and few[0]["labels"] is None  # spread over the problems
+    assert (few[1]["id"], few[1]["reward"], few[1]["advantage"]) == ("two", 0.0, 2.0)
+
+
+class Stopped(Exception):
+    """A run that is stopped from outside."""
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    """`train.run` around an update that adds 1 to all that is trained: the order of things, without a compiled program.
+
+    Returns what was called: (step, whether the optimizer was fresh, its problems) and (parameters, problems, key).
+    """
+    steps, evaluations = [], []
+
+    class Waiting(Checkpoints):
+        def save(self, *arguments):
+            super().save(*arguments)
+            self.wait()  # so that the tests know which checkpoint there is
+
+    def train_step(state, policy, table, step, config, optimizer, settle):
+        if step == steps_until:
+            raise Stopped
+        fresh = not any(np.any(leaf) for leaf in jax.tree.leaves(state.optimizer_state))
+        steps.append((step, fresh, table.problems))
+        params, moments = jax.tree.map(lambda x: x + 1, (state.params, state.optimizer_state))
+        state = state.replace(params=params, optimizer_state=moments, step=state.step + 1)
+        experience = experience_of(np.full((4, 5), 20), [[0, 0, 1, 1, 1]] * 4, np.ones((4, 5), int), labels=None)
+        measured = {"finite": {"embed": jnp.bool_(True)}, "sampler_gap": jnp.float32(0.0), "loss": jnp.float32(0.5)}
+        measured["generated_tokens"] = jnp.int32(10 + step)
+        return state, (experience, take(table, np.arange(2)), jnp.zeros((2, 2))), measured
+
+    def evaluate(policy, table, tokenizer, key, config, settle):
+        evaluations.append((policy.params, table.problems, jax.random.key_data(key).tolist()))
+        return {"accuracy": 0.5}, []
+
+    for name, stub in (("train_step", train_step), ("evaluate", evaluate), ("Checkpoints", Waiting)):
+        monkeypatch.setattr(train, name, stub)
+
+    def run_until(workdir, config, stop=None):
+        nonlocal steps_until
+        steps_until = stop
+        steps.clear(), evaluations.clear()
+        train.run(config, workdir, None)
+
+    steps_until = None
+    return run_until, steps, evaluations
+
+
+@pytest.mark.slow
+def test_a_run_stops_anywhere_and_goes_on_with_its_stages_counts_and_parameters(tmp_path, loop):
+    run_until, steps, evaluations = loop
+    fields = {"stages": (("asr", 2), ("qpr", 3)), "checkpoint.every": 2, "log.rollouts_every": 2, "log.rollouts": 3}
+    config = small("scope", **fields, **{"seed": 4, "eval.seed": 9})
+    with pytest.raises(Stopped):
+        run_until(tmp_path, config, stop=3)
+    assert [row[:2] for row in steps] == [(0, True), (1, False), (2, True)]  # each stage has a fresh optimizer
+    with pytest.raises(Stopped):
+        run_until(tmp_path, config, stop=4)
+    assert [row[:2] for row in steps] == [(2, True), (3, False)]  # from the checkpoint at the border of the stages
+    assert not evaluations and not (tmp_path / "eval.json").exists()
+    with pytest.raises(SetupError, match="began with asr.tau = 0.5, and now it is 0.6"):
+        run_until(tmp_path, small("scope", **fields, **{"seed": 4, "eval.seed": 9, "asr.tau": 0.6}))
+    run_until(tmp_path, config)
+    assert [row[:2] for row in steps] == [(4, False)]  # from the checkpoint inside the second stage
+    [(params, problems, key)] = evaluations
+
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["stage"]) for row in rows] == [(1, "asr"), (2, "asr"), (3, "qpr"), (4, "qpr"), (5, "qpr")]
+    assert [row["total_generated_tokens"] for row in rows] == [10, 21, 33, 46, 60]
+    logged = read_jsonl(tmp_path / "rollouts.jsonl")
+    assert [(row["step"], row["stage"]) for row in logged] == [(2, "asr")] * 3 + [(4, "qpr")] * 3 + [(5, "qpr")] * 3
+
+    measures = json.loads((tmp_path / "eval.json").read_text())
+    assert measures.pop("train_seconds") > 0
+    assert measures == {"accuracy": 0.5, "method": "scope", "seed": 4, "updates": 5, "generated_tokens": 60}
+    assert key == jax.random.key_data(jax.random.key(9)).tolist()  # the same completions for every seed of training
+    assert (len(steps[0][2]), len(problems)) == (16, 8) and not {p.id for p in steps[0][2]} & {p.id for p in problems}
+    _, saved = qwen3.load(tmp_path / "model")
+    _, first = qwen3.load(MODEL)
+    for leaf, evaluated, before in zip(*map(jax.tree.leaves, (saved, params, first)), strict=True):
+        np.testing.assert_array_equal(leaf, evaluated)
+        np.testing.assert_allclose(leaf, before + 5, rtol=0, atol=1e-5)
+
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.steps()[-1] == 5  # the last update is kept, though 2 does not divide it
+
+    run_until(tmp_path, config)
+    assert not steps and not evaluations  # a finished run is not repeated
 
 
 @pytest.mark.slow

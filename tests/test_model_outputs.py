@@ -45,7 +45,10 @@ def test_each_of_several_completions_has_its_own_prediction_and_score(tmp_path):
     ("row", "message"),
     [
         (GSM8K | {"6b_finetuning": None}, "field '6b_finetuning' must be an object"),
-        (GSM8K | {"6b_finetuning": {"solution": "A: 3", "is_correct": "no"}}, "field '6b_finetuning.is_correct' must be true"),
+        (
+            GSM8K | {"6b_finetuning": {"solution": "A: 3", "is_correct": "no"}},
+            "field '6b_finetuning.is_correct' must be true",
+        ),
         (GSM8K | {"ground_truth": "4"}, "field 'ground_truth' has no"),
         (MATH | {"pred": ["0.5"]}, "field 'pred' must be a list as long as code"),
         (MATH | {"score": [True, None]}, "field 'score' must be true or false"),

@@ -3,9 +3,9 @@
     python -m scope_jax.data.convert --layout=dapo --input=dapo-math-17k.parquet --output=train.jsonl \
         --against=aime24.jsonl,math500.jsonl --drop_overlap --drop_duplicates
 
-Reads JSONL, JSON, CSV and parquet. Rows and scaffolds that cannot be used, problems that stand there twice, and problems
-that an evaluation set holds too are listed with the reason in OUTPUT.rejects.jsonl. `--tfds_dir` writes the same records
-as a TFDS data set besides.
+Reads JSONL, JSON, CSV and parquet. Rows and scaffolds that cannot be used, problems that stand there twice, and
+problems that an evaluation set holds too are listed with the reason in OUTPUT.rejects.jsonl. `--tfds_dir` writes the
+same records as a TFDS data set besides.
 """
 
 import collections
@@ -30,14 +30,16 @@ _LAYOUT = flags.DEFINE_enum("layout", None, sorted(LAYOUTS), "Layout of the inpu
 _SOURCE = flags.DEFINE_string(
     "source", None, "Data set named in the records, and the start of ids that are made; by default the layout's."
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Seed of the order of choices in layouts that have them; ends the records' ids.")
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the order of choices, in layouts that have them; the ids end in it.")
 _AGAINST = flags.DEFINE_list("against", [], "Files of evaluation records: problems that they hold too are reported.")
 _DROP_OVERLAP = flags.DEFINE_bool("drop_overlap", False, "Leave these problems out.")
 _DROP_DUPLICATES = flags.DEFINE_bool(
     "drop_duplicates", False, "Of problems that stand there twice, keep the first; none where their answers differ."
 )
 _TFDS_DIR = flags.DEFINE_string("tfds_dir", "", "Folder for a TFDS data set of the same records; none when empty.")
-_SPLIT = flags.DEFINE_enum("split", "train", ["train", "test"], "Its split: data.train reads train, data.eval reads test.")
+_SPLIT = flags.DEFINE_enum(
+    "split", "train", ["train", "test"], "Its split: data.train reads train, data.eval reads test."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ def convert(path: pathlib.Path, layout: str, source: str | None = None, *, seed:
         elif missing:
             rejects.append(Reject(line, "scaffold", missing, kept=True))
     rejects += [Reject(found[id][0], "copy", f"{n} later rows are copies of it", n) for id, n in copies.items()]
-    lines, problems = (list(column) for column in zip(*found.values())) if found else ([], [])
+    lines, problems = (list(column) for column in zip(*found.values(), strict=True)) if found else ([], [])
     return Conversion(problems, lines, rejects)
 
 

@@ -25,8 +25,8 @@ _SAME = {"\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\leq":
 _SAME |= {"\\geq": "\\ge", "\\geqslant": "\\ge", "\\neq": "\\ne", "\\lbrace": "\\{", "\\rbrace": "\\}", "\\%": "%"}
 _EMPTY = frozenset(
     "\\left \\right \\big \\bigg \\displaystyle \\textstyle \\quad \\qquad \\text \\textbf \\textit \\textrm \\mathrm "
-    "\\mathbf \\mathit \\operatorname \\mbox \\limits \\, \\; \\: \\! \\( \\) \\[ \\] \\$ \\\\ $ ~ * \" “ ” ` , . ; : ? "
-    "‘ ’".split()
+    '\\mathbf \\mathit \\operatorname \\mbox \\limits \\, \\; \\: \\! \\( \\) \\[ \\] \\$ \\\\ $ ~ * " “ ” '
+    "` , . ; : ? ‘ ’".split()
 ) | {"\\ ", "\\\n"}  # a star is Markdown's; LaTeX multiplies otherwise
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]*\.[0-9]+|[0-9]+|[^\W\d_]+|\S", re.DOTALL)
 _SINGLE = re.compile(r"\{ (\S+) \}")

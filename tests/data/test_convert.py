@@ -49,7 +49,14 @@ def test_every_row_is_either_a_problem_or_rejected_with_its_line():
 def test_broken_lines_and_repeated_ids_are_rejected_and_the_rest_is_kept(tmp_path):
     path = tmp_path / "rows.jsonl"
     good = {"id": "a", "problem": "p", "answer": 1, "subject": "extra fields go", "source": None}
-    rows = ["{", json.dumps(good), json.dumps(good | {"answer": 2}), "[]", '{"problem": "p", "answer": "1"}', json.dumps(good)]
+    rows = [
+        "{",
+        json.dumps(good),
+        json.dumps(good | {"answer": 2}),
+        "[]",
+        '{"problem": "p", "answer": "1"}',
+        json.dumps(good),
+    ]
     path.write_text("\n".join(rows) + "\n")
     problems, _, rejects = convert(path, "records", "mine")
     assert [(problem.id, problem.source) for problem in problems] == [("a", "mine"), ("mine-5", "mine")]
@@ -82,14 +89,20 @@ def ids(found):
 
 def test_duplicates_are_listed_and_the_first_stays_when_they_are_dropped():
     found = conversion(("What is $1+1$?", "2"), ("Another", "3"), ("what is 1 + 1", "2.0"), ("WHAT IS 1+1", "$2$"))
-    listed = [(13, "duplicate", "is the same problem as line 11 (p0)"), (14, "duplicate", "is the same problem as line 11 (p0)")]
+    listed = [
+        (13, "duplicate", "is the same problem as line 11 (p0)"),
+        (14, "duplicate", "is the same problem as line 11 (p0)"),
+    ]
     kept, dropped = drop_duplicates(found, drop=False), drop_duplicates(found, drop=True)
     assert [(one.line, one.what, one.reason) for one in kept.rejects] == listed
     assert [(one.line, one.what, one.reason) for one in dropped.rejects] == listed
     assert (ids(kept), {one.kept for one in kept.rejects}) == (["p0", "p1", "p2", "p3"], {True})
     assert (ids(dropped), dropped.lines, {one.kept for one in dropped.rejects}) == (["p0", "p1"], [11, 12], {False})
     assert summary(kept.problems, kept.rejects) == "4 of 4 rows converted, 0 rejected; duplicates kept: 2; no scaffolds"
-    assert summary(dropped.problems, dropped.rejects) == "2 of 4 rows converted, 0 rejected; duplicates left out: 2; no scaffolds"
+    assert (
+        summary(dropped.problems, dropped.rejects)
+        == "2 of 4 rows converted, 0 rejected; duplicates left out: 2; no scaffolds"
+    )
 
 
 def test_duplicates_with_different_answers_are_listed_apart_and_none_of_them_stays():
@@ -108,7 +121,9 @@ def test_problems_of_evaluation_sets_are_listed_and_left_out_when_asked():
     assert kept.rejects == [Reject(11, "overlap", "is in eval.jsonl (e1) too", kept=True)]
     assert dropped.rejects == [Reject(11, "overlap", "is in eval.jsonl (e1) too", kept=False)]
     assert (ids(kept), ids(dropped), dropped.lines) == (["p0", "p1"], ["p1"], [12])
-    assert summary(dropped.problems, dropped.rejects).startswith("1 of 2 rows converted, 0 rejected; problems of evaluation sets left out: 1")
+    assert summary(dropped.problems, dropped.rejects).startswith(
+        "1 of 2 rows converted, 0 rejected; problems of evaluation sets left out: 1"
+    )
 
 
 def test_the_command_writes_records_rejects_and_a_summary(tmp_path):
@@ -140,13 +155,21 @@ def test_the_command_sifts_and_writes_a_quiet_tfds_data_set_of_the_named_split(t
     ]
     expected = [Problem("aime24-0", "One", "25", "aime24"), Problem("aime24-1", "Two", "25", "aime24")]
     assert load_jsonl(output)[0] == tfds_problems.load(tfds, split="test")[0] == expected
-    assert [(row["line"], row["what"], row["kept"]) for row in read_rejects(output)] == [(3, "duplicate", False), (4, "overlap", False)]
+    assert [(row["line"], row["what"], row["kept"]) for row in read_rejects(output)] == [
+        (3, "duplicate", False),
+        (4, "overlap", False),
+    ]
 
 
 def test_the_command_says_when_no_problem_is_in_the_evaluation_sets(tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", {"problem": "One", "answer": "1"})
     write_jsonl(tmp_path / "eval.jsonl", [Problem("e", "Two", "1")])
-    result = run("--layout=big_math", f"--input={rows}", f"--output={tmp_path / 'out.jsonl'}", f"--against={tmp_path / 'eval.jsonl'}")
+    result = run(
+        "--layout=big_math",
+        f"--input={rows}",
+        f"--output={tmp_path / 'out.jsonl'}",
+        f"--against={tmp_path / 'eval.jsonl'}",
+    )
     assert f"none of the problems is among the 1 of {tmp_path / 'eval.jsonl'}" in result.stdout
 
 
@@ -155,11 +178,19 @@ def test_the_command_shuffles_choices_by_its_seed_and_says_so(tmp_path):
     with open(tmp_path / "gpqa.csv", "w", newline="") as file:
         csv.writer(file).writerows([names, *([f"rec{i}", f"Which of {i}?", "right", "x", "y", "z"] for i in range(20))])
     output = tmp_path / "out.jsonl"
-    result = run("--layout=gpqa", f"--input={tmp_path / 'gpqa.csv'}", f"--output={output}", "--seed=5", f"--tfds_dir={tmp_path / 'tfds'}")
+    result = run(
+        "--layout=gpqa",
+        f"--input={tmp_path / 'gpqa.csv'}",
+        f"--output={output}",
+        "--seed=5",
+        f"--tfds_dir={tmp_path / 'tfds'}",
+    )
     assert result.returncode == 0, result.stderr
     assert "choices shuffled with seed 5" in result.stdout
     problems = load_jsonl(output)[0]
-    assert problems == convert(tmp_path / "gpqa.csv", "gpqa", seed=5).problems == tfds_problems.load(tmp_path / "tfds")[0]
+    assert (
+        problems == convert(tmp_path / "gpqa.csv", "gpqa", seed=5).problems == tfds_problems.load(tmp_path / "tfds")[0]
+    )
     assert [problem.id for problem in problems] == [f"gpqa_diamond-rec{i}-seed5" for i in range(20)]
     other = convert(tmp_path / "gpqa.csv", "gpqa", seed=6).problems
     assert [problem.answer for problem in problems] != [problem.answer for problem in other]
@@ -188,8 +219,22 @@ def test_mistakes_end_the_command_with_one_line_and_leave_an_earlier_output(tmp_
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_no_layout_dies_of_a_foreign_row(layout, tmp_path):
     """Whatever a row is, it is rejected with its line, and never more than one reason."""
-    strange = [None, 3, "text", [], {}, {"answer": {}}, {"problem": 1, "question": 2, "prompt": [{}], "answer": [1], "solution": {}}]
-    strange += [{name: value for name in ("problem", "question", "prompt", "answer", "solution", "final_answer", "ground_truth")} for value in ("", [[]], {"a": 1}, True, 1e400, "\ud800")]
+    strange = [
+        None,
+        3,
+        "text",
+        [],
+        {},
+        {"answer": {}},
+        {"problem": 1, "question": 2, "prompt": [{}], "answer": [1], "solution": {}},
+    ]
+    strange += [
+        {
+            name: value
+            for name in ("problem", "question", "prompt", "answer", "solution", "final_answer", "ground_truth")
+        }
+        for value in ("", [[]], {"a": 1}, True, 1e400, "\ud800")
+    ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in strange))
     problems, _, rejects = convert(path, layout)

@@ -45,7 +45,12 @@ def test_another_meaning_is_another_problem(one, other):
     assert normal_form(one) != normal_form(other)
 
 
-@given(st.lists(st.sampled_from(["x", "ab", "12", "3.5", "+", "-", "(", ")", "\\frac", "{", "}", "=", "!", "'"]), max_size=12), st.data())
+@given(
+    st.lists(
+        st.sampled_from(["x", "ab", "12", "3.5", "+", "-", "(", ")", "\\frac", "{", "}", "=", "!", "'"]), max_size=12
+    ),
+    st.data(),
+)
 @settings(max_examples=200, deadline=None)
 def test_space_dollars_and_latex_spacing_between_tokens_never_matter(tokens, data):
     gap = st.sampled_from([" ", "  ", "\n", "\\,", " \\; ", "$ ", "\\quad "])
@@ -65,7 +70,17 @@ def test_groups_hold_every_place_of_a_problem():
     assert duplicate_groups(problems[:2]) == []
 
 
-@pytest.mark.parametrize(("one", "other", "agree"), [("5", " 5.0", True), ("\\frac{1}{2}", "\\dfrac12", False), ("1/2", "0.5", True), ("5", "6", False), ("$x+1$", "x + 1", True), ("(A)", "A", True)])
+@pytest.mark.parametrize(
+    ("one", "other", "agree"),
+    [
+        ("5", " 5.0", True),
+        ("\\frac{1}{2}", "\\dfrac12", False),
+        ("1/2", "0.5", True),
+        ("5", "6", False),
+        ("$x+1$", "x + 1", True),
+        ("(A)", "A", True),
+    ],
+)
 def test_answers_agree_by_text_and_plain_number(one, other, agree):
     assert answers_agree(one, other) == agree
 

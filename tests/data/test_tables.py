@@ -7,7 +7,7 @@ import pytest
 from scope_jax.data.records import RecordError
 from scope_jax.data.tables import read_rows
 
-ROWS = [{"a": "1", "b": "two, \"2\"\nlines"}, {"a": "\u00e9\u6570", "b": ""}]
+ROWS = [{"a": "1", "b": 'two, "2"\nlines'}, {"a": "\u00e9\u6570", "b": ""}]
 
 
 def values(path):
@@ -18,7 +18,9 @@ def test_every_format_gives_the_same_rows(tmp_path):
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     (tmp_path / "array.JSON").write_text("\ufeff\n " + json.dumps(ROWS, indent=1), encoding="utf-8")
-    (tmp_path / "r.csv").write_text('\ufeffa,b\r\n1,"two, ""2""\nlines"\r\n\r\n\u00e9\u6570,\r\n', encoding="utf-8", newline="")
+    (tmp_path / "r.csv").write_text(
+        '\ufeffa,b\r\n1,"two, ""2""\nlines"\r\n\r\n\u00e9\u6570,\r\n', encoding="utf-8", newline=""
+    )
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "r.parquet")
     for path in sorted(tmp_path.iterdir()):
         assert values(path) == ROWS, path
@@ -27,13 +29,20 @@ def test_every_format_gives_the_same_rows(tmp_path):
 def test_rows_know_the_line_they_start_on_or_their_place(tmp_path):
     (tmp_path / "r.jsonl").write_text('\n{"a": 1}\n{\n{"a": 2, "a": 3}\n')
     rows = list(read_rows(tmp_path / "r.jsonl"))
-    assert [row.number for row in rows] == [2, 3, 4] and [isinstance(row.value, RecordError) for row in rows] == [False, True, True]
+    assert [row.number for row in rows] == [2, 3, 4] and [isinstance(row.value, RecordError) for row in rows] == [
+        False,
+        True,
+        True,
+    ]
     (tmp_path / "r.csv").write_text('a,b\n"x\ny",1\n\n2,3,4\n5,6\n')
     rows = list(read_rows(tmp_path / "r.csv"))
     assert [(row.number, row.where) for row in rows] == [(n, f"{tmp_path / 'r.csv'}:{n}") for n in (2, 5, 6)]
     assert str(rows[1].value).endswith("r.csv:5: has 3 values for 2 columns")
     (tmp_path / "r.json").write_text('[{"a": 1}, 2]')
-    assert [(row.number, row.where) for row in read_rows(tmp_path / "r.json")][1] == (2, f"{tmp_path / 'r.json'}: row 2")
+    assert [(row.number, row.where) for row in read_rows(tmp_path / "r.json")][1] == (
+        2,
+        f"{tmp_path / 'r.json'}: row 2",
+    )
     table = pyarrow.Table.from_pylist([{"a": i} for i in range(2500)])
     pyarrow.parquet.write_table(table, tmp_path / "r.parquet", row_group_size=700)
     rows = list(read_rows(tmp_path / "r.parquet"))

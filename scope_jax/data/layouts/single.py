@@ -1,12 +1,12 @@
 r"""Is an answer that was copied from a textbook one value to compare with?
 
-| refused          | because                                                            | example                        |
-|------------------|--------------------------------------------------------------------|--------------------------------|
-| cut off          | a dollar sign or a brace has no partner, or an operator stands last | `-3 b^{4}-`                   |
-| a sentence       | four or more words around formulas, five or more without one       | `The area is $4$ feet.`        |
-| several parts    | more than one formula; parts divided by `;`, "or", "and"; more     | `$x=1$ or $x=-1$` `d=5, M=(1,2)` |
-|                  | than one relation; a relation and its interval                     | `x<7:(-\infty, 7)`             |
-| a derivation     | a chain of two or more equals signs                                | `i^4=(i^2)^2=1`                |
+| refused       | because                                                              | example                 |
+|---------------|----------------------------------------------------------------------|-------------------------|
+| cut off       | a dollar sign or a brace has no partner, or an operator stands last  | `-3 b^{4}-`             |
+| a sentence    | four or more words around formulas, five or more without one         | `The area is $4$ feet.` |
+| several parts | several formulas or relations, parts divided by `;`, "or", "and", a  | `$x=1$ or $x=2$`        |
+|               | relation and its interval                                            | `x<7:(-\infty, 7)`      |
+| a derivation  | a chain of two or more equals signs                                  | `i^4=(i^2)^2=1`         |
 
 A plain list such as `$-6,-8$` passes, as do words such as "no solution": the verifier compares them.
 """

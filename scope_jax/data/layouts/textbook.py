@@ -82,7 +82,7 @@ def olympiadbench_problem(row: Any, where: str, *, id: str, source: str = "olymp
         raise RecordError(where, "error", f"asks for a tolerance of {row['error']}, which a record cannot hold")
     answer = fields.only(row.get("final_answer"), where, "final_answer")
     if row.get("is_multiple_answer"):
-        raise RecordError(where, "is_multiple_answer", f"is true, and a record has one answer: {fields.shown(str(answer))}")
+        raise RecordError(where, "is_multiple_answer", f"is true; a record has one answer: {fields.shown(str(answer))}")
     answer = single_answer(fields.text({"final_answer": answer}, where, "final_answer"), where, "final_answer")
     return fields.record(
         where,

@@ -68,7 +68,10 @@ def test_every_spelling_of_the_aime_gives_a_plain_integer(row, identity, answer)
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"problem": "p", "answer": "1000"}, "field 'answer' is 1000; answers of the AIME are whole numbers from 0 to 999"),
+        (
+            {"problem": "p", "answer": "1000"},
+            "field 'answer' is 1000; answers of the AIME are whole numbers from 0 to 999",
+        ),
         ({"problem": "p", "Answer": -1}, "field 'Answer' is -1; answers"),
         ({"problem": "p", "answer": "12.5"}, "field 'answer' is '12.5', which is no whole number"),
         ({"problem": "p", "answer": True}, "field 'answer' is True, which is no whole number"),

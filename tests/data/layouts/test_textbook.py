@@ -12,7 +12,12 @@ from scope_jax.data.layouts.textbook import (
 )
 from scope_jax.data.records import Problem, RecordError
 
-MINERVA = {"problem": "How wide is it?", "solution": "So $\\boxed{1}$, no, \\[w=\\boxed{1.6}\\mathrm{~cm}\\]", "type": "A course", "idx": 4}
+MINERVA = {
+    "problem": "How wide is it?",
+    "solution": "So $\\boxed{1}$, no, \\[w=\\boxed{1.6}\\mathrm{~cm}\\]",
+    "type": "A course",
+    "idx": 4,
+}
 COLLEGE = {
     "data_source": "college_math.A_Book",
     "question_number": "exercise.1.2",
@@ -21,7 +26,14 @@ COLLEGE = {
     "license": "none",
     "data_topic": "college_math.algebra",
 }
-GAOKAO = {"source": "part1", "sourcename": "X1", "question": "What is $1+1$?", "id": "X1_1", "lang": "en", "answer": "$2$"}
+GAOKAO = {
+    "source": "part1",
+    "sourcename": "X1",
+    "question": "What is $1+1$?",
+    "id": "X1_1",
+    "lang": "en",
+    "answer": "$2$",
+}
 OLYMPIAD = {
     "id": 17,
     "subfield": "Algebra",
@@ -37,7 +49,9 @@ OLYMPIAD = {
 
 
 def test_the_answer_of_minerva_is_the_last_box_of_the_solution():
-    assert minerva_problem(MINERVA, "f:1", id="x") == Problem("minerva_math-4", "How wide is it?", "1.6", "minerva_math")
+    assert minerva_problem(MINERVA, "f:1", id="x") == Problem(
+        "minerva_math-4", "How wide is it?", "1.6", "minerva_math"
+    )
     broken = MINERVA | {"solution": "$\\boxed{\\cos (t)+$\n$\\sin (t)}$"}
     assert minerva_problem(broken, "f:1", id="x").answer == "\\cos (t)+ \\sin (t)"
     assert minerva_problem(MINERVA | {"solution": "\\boxed{\\frac{1}{2}}"}, "f:1", id="x").answer == "\\frac{1}{2}"
@@ -90,14 +104,18 @@ def test_an_odd_gaokao_row_is_refused_with_the_field(change, message):
 
 
 def test_olympiadbench_puts_its_context_before_the_question():
-    assert olympiadbench_problem(OLYMPIAD, "f:1", id="x") == Problem("olympiadbench-17", "Find $n$.", "n=3", "olympiadbench")
-    assert olympiadbench_problem(OLYMPIAD | {"context": "Let $n>2$."}, "f:1", id="x").problem == "Let $n>2$.\n\nFind $n$."
+    assert olympiadbench_problem(OLYMPIAD, "f:1", id="x") == Problem(
+        "olympiadbench-17", "Find $n$.", "n=3", "olympiadbench"
+    )
+    assert (
+        olympiadbench_problem(OLYMPIAD | {"context": "Let $n>2$."}, "f:1", id="x").problem == "Let $n>2$.\n\nFind $n$."
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"is_multiple_answer": True, "final_answer": ["1,3"]}, "field 'is_multiple_answer' is true, .*: '1,3'"),
+        ({"is_multiple_answer": True, "final_answer": ["1,3"]}, "field 'is_multiple_answer' is true; .*: '1,3'"),
         ({"error": "1e-1"}, "field 'error' asks for a tolerance of 1e-1"),
         ({"final_answer": None}, "field 'final_answer' is 'None'; expected a list of one"),
         ({"final_answer": []}, "field 'final_answer' is .*; expected a list of one"),
@@ -175,7 +193,16 @@ def test_problems_of_model_outputs():
     for bad in ("It is 4.", "4", "A: many", "", None):
         with pytest.raises(RecordError, match="^f:3: field 'ground_truth'"):
             gsm8k_outputs_problem(row | {"ground_truth": bad}, "f:3", id="x")
-    row = {"idx": 3, "question": "When?", "gt": "4:30p..", "answer": "\\text{4:30 p.m.}", "level": "Level 2", "code": []}
-    assert math_outputs_problem(row, "f:1", id="x") == Problem("math-3", "When?", "\\text{4:30 p.m.}", "math", "Level 2")
+    row = {
+        "idx": 3,
+        "question": "When?",
+        "gt": "4:30p..",
+        "answer": "\\text{4:30 p.m.}",
+        "level": "Level 2",
+        "code": [],
+    }
+    assert math_outputs_problem(row, "f:1", id="x") == Problem(
+        "math-3", "When?", "\\text{4:30 p.m.}", "math", "Level 2"
+    )
     with pytest.raises(RecordError, match="^f:3: field 'answer' is missing"):
         math_outputs_problem(row | {"answer": None}, "f:3", id="x")

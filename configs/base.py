@@ -69,7 +69,7 @@ def get_config() -> ConfigDict:
     c.judge.concurrency = 16  # llm: requests at once
     c.judge.retries = 4  # llm: further tries of a request that fails; after them the row is paid by its outcome
     c.judge.max_tokens = 4096  # llm: longest reply; a judge that thinks first needs more
-    c.judge.extra = ""  # llm: JSON object of more request fields, such as '{"chat_template_kwargs": {"enable_thinking": false}}'
+    c.judge.extra = ""  # llm: more request fields, as JSON: '{"chat_template_kwargs": {"enable_thinking": false}}'
     c.judge.cache = ""  # llm: folder of judgements that are paid for, which runs may share; empty: WORKDIR/judge_cache
 
     c.verifier = ConfigDict()

@@ -52,7 +52,7 @@ class EndpointSettings:
     concurrency: int = 16  # requests at once
     retries: int = 4  # further tries after a failed one
     backoff: float = 1.0  # wait before the first retry; doubles each time, with jitter
-    max_wait: float = 60.0  # cap of that wait, and the longest Retry-After that is obeyed; a longer one ends the request
+    max_wait: float = 60.0  # cap of that wait, and the longest Retry-After obeyed; a longer one ends the request
     extra: str = ""  # JSON object of further fields, such as {"chat_template_kwargs": {"enable_thinking": false}}
 
 
@@ -188,7 +188,7 @@ class Endpoint:
             try:
                 url = f"{self.settings.url.rstrip('/')}/chat/completions"
                 with self._client.stream("POST", url, content=content) as response:
-                    for part in response.iter_bytes():  # the client's own limit is for one read: drops could come for ever
+                    for part in response.iter_bytes():  # the client's own limit is for one read
                         parts.append(part)
                         if time.monotonic() > deadline:
                             raise _Retry(f"no whole reply within {self.settings.timeout:g} s")
@@ -233,7 +233,7 @@ class Endpoint:
             raise EndpointError(f"{self.settings.url}: the model refused: {_shorten(str(message.get('refusal')))}")
         if not isinstance(reply, str):
             raise _Retry(f"the reply has no text: {_shorten(text)}")
-        return reply.encode("utf-8", errors="replace").decode("utf-8")  # half a surrogate pair could not be written later
+        return reply.encode("utf-8", errors="replace").decode("utf-8")  # half a surrogate pair has no UTF-8
 
     def _pause(self, tried: int, failure: "_Retry") -> float:
         if failure.wait is not None:

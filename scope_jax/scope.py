@@ -78,7 +78,7 @@ class Experience:
     routed: Bool[Array, "P"]  # scaffolded rollouts have replaced the original ones
     labels: tuple[Int[Array, "B N"], Bool[Array, "B N"]] | None  # step labels and their mask, where the stage pays them
     sampled_tokens: Int[Array, ""]  # the replaced rollouts' tokens included
-    judge_failed: Bool[Array, "B"] | None = None  # right rows without labels, paid by their outcome; None: cannot happen
+    judge_failed: Bool[Array, "B"] | None = None  # right rows without labels, paid their outcome; None: cannot be
 
 
 # Settles what the device left undecided: (rollout, verdicts, the problem of each row) -> verdicts. One column: the main
@@ -88,7 +88,8 @@ Settle = Callable[[Rollout, Int8[np.ndarray, "B C"], Sequence[Problem]], Int8[np
 # Labels steps: (rollout, 1 or True where a row is right, the problem of each row) -> (labels, mask of real steps, right
 # rows that it could not label; None where that cannot happen). It need not label other rows. See `judges.make_judge`.
 Judge = Callable[
-    [Rollout, Float[Array, "P G"], Sequence[Problem]], tuple[Int[Array, "B N"], Bool[Array, "B N"], Bool[Array, "B"] | None]
+    [Rollout, Float[Array, "P G"], Sequence[Problem]],
+    tuple[Int[Array, "B N"], Bool[Array, "B N"], Bool[Array, "B"] | None],
 ]
 
 

@@ -102,8 +102,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(int(fault), json.dumps({"error": {"message": f"scripted {fault}"}}).encode())
             return
         if fault in ("429", "429_date", "429_long"):
-            wait = {"429": str(RETRY_AFTER), "429_date": self.date_time_string(time.time() + 2), "429_long": "86400"}[fault]
-            self._send(429, b'{"error": {"message": "too many requests"}}', {"Retry-After": wait})
+            waits = {"429": str(RETRY_AFTER), "429_date": self.date_time_string(time.time() + 2), "429_long": "86400"}
+            self._send(429, b'{"error": {"message": "too many requests"}}', {"Retry-After": waits[fault]})
             return
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         message = {"role": "assistant", "content": self.state.answer(body["messages"], schema)}

@@ -56,7 +56,9 @@ def test_the_key_comes_from_the_variable_and_stays_out_of_messages(server, monke
     assert "secret" not in f"{error.value!r} {endpoint.settings}"
 
 
-@pytest.mark.parametrize("fault", ["slow", "drip", "truncate", "malformed", "empty", "no_text", "429", "500", "503", "drop"])
+@pytest.mark.parametrize(
+    "fault", ["slow", "drip", "truncate", "malformed", "empty", "no_text", "429", "500", "503", "drop"]
+)
 def test_a_passing_failure_is_tried_again(server, fault):
     server.faults = [fault]
     with open_endpoint(server, timeout=0.5) as endpoint:

@@ -128,7 +128,10 @@ def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_b
         return np.full(mask.shape, 2, np.int32), mask, np.ones(len(prompts), bool)
 
     first = {problem.problem for problem in table.problems[::2]}  # every other problem is solved
-    settle = lambda rollout, verdicts, problems: np.array([[RIGHT if p.problem in first else WRONG] for p in problems])  # noqa: E731
+
+    def settle(rollout, verdicts, problems):
+        return np.array([[RIGHT if problem.problem in first else WRONG] for problem in problems])
+
     judge = on_host(label, tokenizer, config.judge.max_steps)
     _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
     assert [s["labels"] for s in samples] == [["redundant"] if s["problem"] in first else [] for s in samples]

@@ -1,7 +1,7 @@
 """Judgements on disk: what was paid for once is there for every later run, and after a kill.
 
-An SQLite file: whole entries only, whatever process dies when, and many processes may share it. The folder's file system
-must support locks, as local disks and most network disks do.
+An SQLite file: whole entries only, whatever process dies when, and many processes may share it. The folder's file
+system must support locks, as local disks and most network disks do.
 """
 
 import json

@@ -31,8 +31,8 @@ def make_llm_judge(endpoint: Endpoint, judge, *, split: Callable[[str], list[str
 
     Each different response is asked about once, all of them at once as far as the endpoint's concurrency goes, and its
     labels are on disk as soon as they arrive. When so many requests fail one after another that the endpoint must be
-    down, the rest of a call is not asked, so that an outage costs a run seconds and not hours. A failure is never kept:
-    the next call asks again.
+    down, the rest of a call is not asked, so that an outage costs a step the retries of a few rows and not of all. A
+    failure is never kept: the next call asks again.
 
     Args:
       endpoint: where the judge is.
@@ -41,8 +41,8 @@ def make_llm_judge(endpoint: Endpoint, judge, *, split: Callable[[str], list[str
       cache: earlier judgements, and where new ones go.
 
     Returns:
-      `label(prompts, completions, answers) -> (labels, mask, valid)`: indices into `STEP_LABELS`, True on real steps, and
-      False for rows that could not be labelled, whose mask is empty. A completion without steps is valid.
+      `label(prompts, completions, answers) -> (labels, mask, valid)`: indices into `STEP_LABELS`, True on real steps,
+      and False for rows that could not be labelled, whose mask is empty. A completion without steps is valid.
     """
     patience = max(8, 2 * endpoint.settings.concurrency)  # failed requests in a row, from which the endpoint is down
 
@@ -67,7 +67,8 @@ def make_llm_judge(endpoint: Endpoint, judge, *, split: Callable[[str], list[str
         keys = []
         for prompt, parts, answer in zip(prompts, steps, answers, strict=True):
             if len(parts) > judge.max_steps:
-                raise ValueError(f"{len(parts)} steps, more than judge.max_steps={judge.max_steps}: split must merge the rest")
+                limit = f"judge.max_steps={judge.max_steps}"
+                raise ValueError(f"{len(parts)} steps, more than {limit}: split must merge the rest")
             messages = rubric.messages(prompt, parts, answer)
             keys.append(key := _key(endpoint, messages))
             if not parts:
@@ -107,8 +108,8 @@ def make_llm_judge(endpoint: Endpoint, judge, *, split: Callable[[str], list[str
             raise
         if errors:
             log.warning(
-                "judge: %d of %d responses have no labels and are paid by their outcome (%d were not asked about, as the "
-                "endpoint seems to be down); the first reason: %s",
+                "judge: %d of %d responses have no labels and are paid by their outcome (%d were not asked about, as "
+                "the endpoint seems to be down); the first reason: %s",
                 len(names) - len(found), len(names), len(names) - len(found) - len(errors), errors[0],
             )  # fmt: skip
         return found

@@ -42,7 +42,7 @@ def messages(problem: str, steps: list[str], answer: str) -> list[dict[str, str]
 
 def correction(reply: str, reason: str) -> list[dict[str, str]]:
     """What is added to the conversation after a reply that `read_labels` refuses."""
-    again = f"That reply cannot be used: {reason}. Reply again, with one JSON object that follows the rules and nothing else."
+    again = f"That reply cannot be used: {reason}. Reply again, with one JSON object that follows the rules."
     return [{"role": "assistant", "content": reply}, {"role": "user", "content": again}]
 
 

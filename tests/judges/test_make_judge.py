@@ -25,7 +25,8 @@ def rollout_of(texts, width=64):
     tokens = np.array([[ord(c) for c in text.ljust(width, "#")] for text in texts], np.int32)
     mask = np.arange(width) < np.array([len(text) for text in texts])[:, None]
     rows = jnp.asarray(mask)
-    return Rollout(tokens=jnp.asarray(tokens), mask=rows, logprobs=jnp.where(rows, -1.0, 0.0), segment_ids=rows.astype(jnp.int32))
+    logprobs = jnp.where(rows, -1.0, 0.0)
+    return Rollout(tokens=jnp.asarray(tokens), mask=rows, logprobs=logprobs, segment_ids=rows.astype(jnp.int32))
 
 
 def config_with(**fields):
@@ -39,8 +40,8 @@ def test_an_llm_judge_reads_its_config_and_keeps_what_it_pays_for_in_the_workdir
     problems = [Problem(f"p{i}", f"q{i}", str(i)) for i in range(3)]
     texts = ["useful a\n\nerror \u00e9 \u2603", "useful, but the answer is wrong", "redundant x"]
     with serve(honest) as server:
-        fields = {"kind": "llm", "url": server.url, "model": "m", "key_variable": "JUDGE_KEY", "max_tokens": 77, "max_steps": 4}
-        config = config_with(**fields, extra='{"seed": 5}')
+        fields = {"kind": "llm", "url": server.url, "model": "m", "key_variable": "JUDGE_KEY", "extra": '{"seed": 5}'}
+        config = config_with(**fields, max_tokens=77, max_steps=4)
         judge = judges.make_judge(config, table=None, tokenizer=Letters(), mesh=None, workdir=tmp_path)
         labels, mask, failed = judge(rollout_of(texts), np.array([[1.0], [0.0], [1.0]]), problems)
         requests = len(server.requests)

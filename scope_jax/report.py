@@ -18,6 +18,7 @@ from absl import flags
 from scope_jax import overrides, plots
 from scope_jax.data.records import write_text
 from scope_jax.metrics import read_jsonl
+from scope_jax.tables import markdown_table, number, percent
 
 LABELS = {"base": "base", "grpo": "GRPO", "asr": "ASR only", "scope": "SCOPE-RL"}  # the paper's order and names
 MEASURES = ("useful", "first_error_pos", "tokens", "format_error_rate", "truncated")  # of eval.json, besides accuracy
@@ -110,22 +111,22 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
         [
             row["label"],
             str(row["seeds"]),
-            _percent(row["accuracy_mean"]) + (f" ± {_percent(row['accuracy_std'])}" if row["seeds"] > 1 else ""),
-            _percent(row["useful_mean"]),
-            _number(row["first_error_pos_mean"], 3),
-            _number(row["tokens_mean"], 1),
-            _number(row["eta_r_mean"], 3),
+            percent(row["accuracy_mean"]) + (f" ± {percent(row['accuracy_std'])}" if row["seeds"] > 1 else ""),
+            percent(row["useful_mean"]),
+            number(row["first_error_pos_mean"], 3),
+            number(row["tokens_mean"], 1),
+            number(row["eta_r_mean"], 3),
         ]
         for row in rows
     ]
     costs = [
         [
             row["label"],
-            _number(row["updates"], 0),
-            _number(row["generated_tokens"], 0),
-            _number(row["tokens_per_update"], 0),
-            _number(row["train_seconds"], 0),
-            _number(row["seconds_per_update"], 2),
+            number(row["updates"], 0),
+            number(row["generated_tokens"], 0),
+            number(row["tokens_per_update"], 0),
+            number(row["train_seconds"], 0),
+            number(row["seconds_per_update"], 2),
             _gain_per_tokens(row, rows),
         ]
         for row in rows
@@ -134,17 +135,17 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
     errors = [
         [
             row["label"],
-            *(_percent(row["op_accuracy"].get(kind)) for kind in kinds),
-            _percent(row["format_error_rate_mean"]),
-            _percent(row["truncated_mean"]),
+            *(percent(row["op_accuracy"].get(kind)) for kind in kinds),
+            percent(row["format_error_rate_mean"]),
+            percent(row["truncated_mean"]),
         ]
         for row in rows
     ]
     parts = [
-        _markdown(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
+        markdown_table(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
         "Accuracy is mean ± sample standard deviation over seeds. Useful % and 1st-Err-Pos are over correct "
         "completions, tokens over all. eta_R is the mean over the updates of the first stage.",
-        _markdown(
+        markdown_table(
             [
                 "method",
                 "updates",
@@ -158,7 +159,7 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
         ),
         "Tokens generated in training count both rollouts of a routed prompt. "
         "The last column is accuracy points over base.",
-        _markdown(["method", *(f"{kind} right %" for kind in kinds), "format errors %", "cut off %"], errors),
+        markdown_table(["method", *(f"{kind} right %" for kind in kinds), "format errors %", "cut off %"], errors),
     ]
     if notes:
         parts.append("Left out or uneven:\n\n" + "\n".join(f"- {note}" for note in notes))
@@ -235,21 +236,6 @@ def _gain_per_tokens(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     if base is None or not row["generated_tokens"]:
         return "-"
     return f"{100 * (row['accuracy_mean'] - base) / (row['generated_tokens'] / 1e6):+.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
-    lines = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in [head, *rows]]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main(_) -> None:

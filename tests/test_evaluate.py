@@ -19,9 +19,11 @@ from scope_jax.verify.settle import make_settle
 MODEL = importlib.resources.files("scope_jax.data") / "chains_model"
 
 
-def sample_of(verdict, labels, tokens=10, ended=True, name="p"):
+def sample_of(verdict, labels, tokens=10, ended=True, name="p", source=""):
     return {
         "id": name,
+        "source": source,
+        "given": "11",
         "problem": "a=12+3. b=a-4. What is b?",
         "completion": "a=12+3=15.\n\nb=15-4=11.\nAnswer: 11",
         "verdict": verdict,
@@ -40,7 +42,7 @@ SAMPLES = [
 
 
 def test_the_protocol_is_over_correct_completions_and_lengths_over_all():
-    measures = evaluate.measure(SAMPLES)
+    measures = evaluate.measure(SAMPLES, resamples=0, seed=0)
     assert measures["accuracy"] == 0.5
     assert measures["useful"] == pytest.approx((3 / 4 + 1 / 2) / 2)
     assert measures["first_error_pos"] == pytest.approx((1.0 + 1 / 2) / 2)
@@ -51,16 +53,9 @@ def test_the_protocol_is_over_correct_completions_and_lengths_over_all():
 
 
 def test_nothing_right_leaves_the_protocol_undefined_not_zero():
-    measures = evaluate.measure([sample_of(WRONG, ["error"])])
+    measures = evaluate.measure([sample_of(WRONG, ["error"])], resamples=9, seed=0)
     assert measures["accuracy"] == 0.0
     assert measures["useful"] is None and measures["first_error_pos"] is None and measures["tokens_correct"] is None
-
-
-@pytest.mark.parametrize(
-    ("labels", "position"), [(["useful"], 1.0), (["error", "useful"], 0.0), (["useful", "useful", "error", "error"], 0.5)]
-)
-def test_the_first_error_is_placed_relative_to_the_steps(labels, position):
-    assert evaluate.first_error_position(labels) == position
 
 
 def test_the_embedded_task_tells_arithmetic_from_format():

@@ -98,7 +98,7 @@ def second_judge(config, **parts) -> Judge | None:
     """
     if not config.eval.second_judge:
         return None
-    changed = ml_collections.ConfigDict(config)
+    changed = ml_collections.ConfigDict(config.to_dict())  # a copy; ConfigDict(config) shares what is nested
     changed.judge.kind = config.eval.second_judge
     return make_judge(ml_collections.FrozenConfigDict(changed), **parts)
 

@@ -62,7 +62,8 @@ def find_runs(folder: str | pathlib.Path) -> tuple[list[Run], list[str]]:
 def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
     """One row a method, in the paper's order: means over its seeds, the spread of accuracy, and the costs.
 
-    `accuracy_std` is the sample standard deviation over seeds, null for one seed. `eta_r_mean` is the mean over the
+    `accuracy_std` is the sample standard deviation over seeds, null for one seed, where `accuracy_interval` is that of
+    its evaluation instead. `eta_r_mean` is the mean over the
     updates of the run's first stage; `eta_r_by_stage` has all of them. Tokens generated include the rollouts that the
     scaffolded ones replaced.
     """
@@ -77,6 +78,7 @@ def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
             "seed_list": [run.seed for run in mine],
             "accuracy_mean": statistics.mean(accuracy),
             "accuracy_std": statistics.stdev(accuracy) if len(accuracy) > 1 else None,
+            "accuracy_interval": (mine[0].measures.get("intervals") or {}).get("accuracy") if len(mine) == 1 else None,
         }
         row |= {f"{name}_mean": _mean(run.measures.get(name) for run in mine) for name in MEASURES}
         by_stage = [_by_stage(run) for run in mine]
@@ -111,7 +113,7 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
         [
             row["label"],
             str(row["seeds"]),
-            percent(row["accuracy_mean"]) + (f" ± {percent(row['accuracy_std'])}" if row["seeds"] > 1 else ""),
+            percent(row["accuracy_mean"]) + _spread(row),
             percent(row["useful_mean"]),
             number(row["first_error_pos_mean"], 3),
             number(row["tokens_mean"], 1),
@@ -143,8 +145,9 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
     ]
     parts = [
         markdown_table(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
-        "Accuracy is mean ± sample standard deviation over seeds. Useful % and 1st-Err-Pos are over correct "
-        "completions, tokens over all. eta_R is the mean over the updates of the first stage.",
+        "Accuracy is mean ± sample standard deviation over seeds; of one seed, with its 95% interval over problems. "
+        "Useful % and 1st-Err-Pos are over correct completions, tokens over all. "
+        "eta_R is the mean over the updates of the first stage.",
         markdown_table(
             [
                 "method",
@@ -164,6 +167,13 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
     if notes:
         parts.append("Left out or uneven:\n\n" + "\n".join(f"- {note}" for note in notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _spread(row: dict[str, Any]) -> str:
+    """What stands behind an accuracy: deviation over seeds, or the interval of the one seed."""
+    if row["seeds"] > 1:
+        return f" ± {percent(row['accuracy_std'])}"
+    return f" [{', '.join(map(percent, row['accuracy_interval']))}]" if row["accuracy_interval"] else ""
 
 
 def uneven_seeds(runs: list[Run]) -> list[str]:

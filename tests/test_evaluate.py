@@ -1,6 +1,7 @@
 """What an evaluation measures, and that it asks every problem as often as it says."""
 
 import importlib.resources
+import json
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from scope_jax.data import chains
 from scope_jax.judges import on_host
 from scope_jax.judges.rules import make_rule_judge
 from scope_jax.meshes import make_mesh
-from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, segment_text
 from scope_jax.verify.settle import make_settle
 
 MODEL = importlib.resources.files("scope_jax.data") / "chains_model"
@@ -70,6 +71,33 @@ def test_the_embedded_task_tells_arithmetic_from_format():
     assert measures["format_error_rate"] == pytest.approx(1 / 3)
     # 12+3 and 15-4 right; 12+9 carries and is right; 21-4 borrows and is wrong; 12-4 borrows and is right
     assert measures["op_accuracy"] == {"add": 1.0, "add-carry": 1.0, "sub": 1.0, "sub-borrow": 0.5}
+
+
+def test_benchmarks_and_agreement_are_measured_where_there_are_several_sources_and_two_judges():
+    plain = evaluate.measure(SAMPLES, resamples=0, seed=0)
+    assert "benchmarks" not in plain and "agreement" not in plain
+    samples = [
+        sample_of(verdict, ["useful"], name=f"{source}-{i}", source=source) | {"second_labels": ["useful"]}
+        for source, verdicts in (("aime", [RIGHT, WRONG, WRONG]), ("math", [RIGHT, UNDECIDED, RIGHT]))
+        for i, verdict in enumerate(verdicts)
+    ]
+    measures = evaluate.measure(samples, resamples=100, seed=0)
+    assert [row["source"] for row in measures["benchmarks"]] == ["aime", "math", "mean"]
+    assert measures["agreement"]["equal"] == 1.0 and measures["agreement"]["steps"] == 3
+    text = evaluate.format_measures(measures)
+    rows = {cells[1].strip(): cells for cells in (line.split("|") for line in text.splitlines()) if len(cells) == 12}
+    low, high = measures["intervals"]["accuracy"]
+    assert rows["all"][2].strip() == "6" and rows["all"][4].strip() == f"50.0 [{100 * low:.1f}, {100 * high:.1f}]"
+    assert rows["aime"][4].strip().startswith("33.3 [0.0, 100.0]") and rows["math"][10].strip() == "1"
+    assert "Cohen's kappa -, equal labels 100.0%" in text and "| useful     | 3 " in text
+
+
+def test_an_evaluation_is_written_as_json_and_as_a_table(tmp_path):
+    measures = evaluate.measure(SAMPLES, resamples=10, seed=0)
+    evaluate.write_evaluation(tmp_path, measures, SAMPLES)
+    assert json.loads((tmp_path / "eval.json").read_text()) == measures
+    assert (tmp_path / "eval.md").read_text() == evaluate.format_measures(measures)
+    assert [json.loads(line) for line in (tmp_path / "eval_samples.jsonl").read_text().splitlines()] == SAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +159,32 @@ def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_b
     _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
     assert [s["labels"] for s in samples] == [["redundant"] if s["problem"] in first else [] for s in samples]
     assert sorted(asked) == sorted(2 * [*first])
+
+
+@pytest.mark.slow
+def test_a_second_judge_labels_the_same_right_completions(setting):
+    config, tokenizer, policy, table = setting
+
+    def label(prompts, completions, answers):  # the steps of the shared segmentation, every one an error
+        steps = [segment_text(completion, max_steps=config.judge.max_steps) for completion in completions]
+        mask = np.arange(config.judge.max_steps) < np.array([len(found) for found in steps])[:, None]
+        return np.full(mask.shape, 4, np.int32), mask, np.ones(len(prompts), bool)
+
+    settle = lambda rollout, verdicts, problems: np.full((len(problems), 1), RIGHT)  # noqa: E731
+    judge, second = make_rule_judge(policy.table, config.judge), on_host(label, tokenizer, config.judge.max_steps)
+    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge, second)
+    for s in samples:
+        steps = segment_text(s["completion"], max_steps=config.judge.max_steps)
+        assert len(s["labels"]) == len(steps) and s["second_labels"] == ["error"] * len(steps)
+    found = np.array(measures["agreement"]["table"])
+    assert measures["agreement"]["left_out"] == 0 and found.sum() == found[:, 4].sum() == measures["agreement"]["steps"] > 0
+
+
+def test_the_second_judge_is_that_of_its_field_with_the_settings_of_the_judge(monkeypatch):
+    made = []
+    monkeypatch.setattr(evaluate, "make_judge", lambda config, **parts: made.append((config.judge, parts)) or "judge")
+    c = chains_config.get_config("scope")
+    assert evaluate.second_judge(FrozenConfigDict(c), table=1) is None and not made
+    c.eval.second_judge, c.judge.max_steps = "llm", 7
+    assert evaluate.second_judge(FrozenConfigDict(c), table=1) == "judge"
+    assert (made[0][0].kind, made[0][0].max_steps, made[0][1], c.judge.kind) == ("llm", 7, {"table": 1}, "rules")

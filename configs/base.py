@@ -106,6 +106,8 @@ def get_config() -> ConfigDict:
     c.eval.max_new_tokens = 16384  # a truncated response is wrong
     c.eval.seed = 0  # of the completions; the same for every run, whatever its own seed
     c.eval.batch = 64  # prompts sampled together
+    c.eval.resamples = 1000  # draws of the bootstrap behind each interval, seeded by eval.seed; 0: no intervals
+    c.eval.second_judge = ""  # labels right completions too, to measure agreement: rules, llm or prm, set up by c.judge; empty: none
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 20  # updates

@@ -17,6 +17,7 @@ CHOICES = {
     "data.style": tuple(STYLES),
     "qpr.reward": ("process", "holistic", "overlong"),
     "judge.kind": judges.KINDS,
+    "eval.second_judge": ("", *judges.KINDS),
     "loss.algorithm": tuple(ALGORITHMS),
     "loss.aggregation": ("", *AGGREGATIONS),
     "loss.advantage_scale": ("std", "none"),
@@ -51,6 +52,7 @@ RANGES = {  # lowest and highest value; None: no bound
     "eval.samples": (1, None),
     "eval.temperature": (0.0, None),
     "eval.max_new_tokens": (1, None),
+    "eval.resamples": (0, None),
     "checkpoint.every": (1, None),
     "checkpoint.keep": (1, None),
     "log.rollouts_every": (1, None),
@@ -86,7 +88,7 @@ def check_config(config, mesh: Mesh) -> None:
             f"config.judge.prm_useful_from={config.judge.prm_useful_from}"
         )
     _check_sizes(config, mesh)
-    _check_judge(config.judge)
+    _check_judges(config.judge, config.eval.second_judge)
 
 
 def _check_stages(stages) -> None:
@@ -115,11 +117,20 @@ def _check_sizes(config, mesh: Mesh) -> None:
         raise ValueError(f"config.rollout.group={c.group}: a group of one has no advantage; sample at least 2")
 
 
-def _check_judge(judge) -> None:
-    if judge.kind == "llm":
+def _check_judges(judge, second: str) -> None:
+    kinds = {judge.kind, second}
+    if second == judge.kind:
+        raise ValueError(f"config.eval.second_judge={second!r} is judge.kind already; name another judge, or none")
+    if kinds == {"llm", "prm"}:  # each of them would read judge.model
+        raise ValueError(
+            f"config.eval.second_judge={second!r} and judge.kind={judge.kind!r} share judge.model; one must be 'rules'"
+        )
+    if "llm" in kinds:
         endpoint.check_settings(judges.settings_of(judge), where="config.judge.")
-    elif judge.kind == "prm" and not judge.model:
-        raise ValueError("config.judge.model is empty; for judge.kind='prm' give the model's Hugging Face folder")
+    if "prm" in kinds and not judge.model:
+        raise ValueError(
+            "config.judge.model is empty; for judge.kind='prm' or eval.second_judge='prm' give the model's Hugging Face folder"
+        )
 
 
 def _get(config, field: str) -> Any:

@@ -1,8 +1,8 @@
-"""Evaluates a policy: accuracy, the step-quality protocol, lengths, and for the embedded task errors by kind.
+"""Evaluates a policy by the measures of `scope_jax.protocol`, by benchmark, and for the embedded task errors by kind.
 
     python -m scope_jax.evaluate --config=configs/chains.py:base --config.model.path=FOLDER --workdir=DIR
 
-Writes DIR/eval.json, DIR/eval_samples.jsonl and DIR/config.json.
+Writes DIR/eval.json, DIR/eval.md (a table), DIR/eval_samples.jsonl and DIR/config.json.
 """
 
 import json
@@ -14,7 +14,7 @@ import ml_collections
 import numpy as np
 from absl import flags
 
-from scope_jax import assemble, overrides, rewards
+from scope_jax import assemble, overrides, protocol, rewards
 from scope_jax.checkpoints import check_workdir
 from scope_jax.checks import check_config
 from scope_jax.data import chains
@@ -23,19 +23,31 @@ from scope_jax.data.records import write_text
 from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.scope import Judge, Policy, Sampling, Settle, by_row, ended, main_verdicts, sample
+from scope_jax.tables import markdown_table, number, percent
+from scope_jax.verify.extract import extract_answer
 from scope_jax.verify.settle import make_settle
 
 
 def evaluate(
-    policy: Policy, table: PromptTable, tokenizer, key, config, settle: Settle, judge: Judge
+    policy: Policy,
+    table: PromptTable,
+    tokenizer,
+    key,
+    config,
+    settle: Settle,
+    judge: Judge,
+    second: Judge | None = None,
 ) -> tuple[dict, list[dict]]:
     """Samples `eval.samples` completions of `eval.problems` problems and measures them.
 
+    Args:
+      key: of the completions.
+      config: the whole config; read is `eval`.
+      judge: labels the steps of right completions.
+      second: labels them too, to be compared with the first; see `second_judge`.
+
     Returns:
-      The measures, and one record a completion. Accuracy counts a verdict that nobody could settle as not right, and
-      says how many there were. Useful% and 1st-Err-Pos are means over correct completions (the paper's protocol):
-      the share of useful steps, and the relative position of the first error step (1 where there is none). `tokens`
-      is the mean over all completions, `tokens_correct` over correct ones.
+      The measures (`measure`), and one record a completion.
     """
     c = config.eval
     count = min(c.problems or len(table.problems), len(table.problems))
@@ -49,46 +61,65 @@ def evaluate(
         verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples)
         verdicts = settle(rollout, verdicts, problems)[:, 0]
         right = (verdicts == rewards.RIGHT) & (np.arange(len(verdicts)) < (count - start) * c.samples)
-        labels, label_mask, _ = jax.device_get(judge(rollout, right, problems))
+        labelled = [names_of(given(rollout, right, problems)) for given in (judge, second) if given]
         lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
         tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
         for i in range(min(len(rows), count - start) * c.samples):
+            completion = tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True)
             samples.append(
                 {
                     "id": problems[i].id,
+                    "source": problems[i].source,
                     "problem": problems[i].problem,
                     "answer": problems[i].answer,
-                    "completion": tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True),
+                    "completion": completion,
+                    "given": extract_answer(completion, ended=bool(whole[i])),
                     "verdict": int(verdicts[i]),
-                    "labels": [rewards.STEP_LABELS[k] for k in labels[i][label_mask[i]]],
+                    "labels": labelled[0][i],
                     "tokens": int(lengths[i]),
                     "ended": bool(whole[i]),
                 }
+                | ({"second_labels": labelled[1][i]} if second else {})
             )
-    return measure(samples), samples
+    return measure(samples, resamples=c.resamples, seed=c.seed), samples
 
 
-def measure(samples: list[dict]) -> dict:
-    """The measures of a list of evaluated completions."""
-    correct = [s for s in samples if s["verdict"] == rewards.RIGHT]
-    measures = {
-        "accuracy": len(correct) / len(samples),
-        "useful": _mean(s["labels"].count("useful") / len(s["labels"]) for s in correct if s["labels"]),
-        "first_error_pos": _mean(first_error_position(s["labels"]) for s in correct if s["labels"]),
-        "tokens": _mean(s["tokens"] for s in samples),
-        "tokens_correct": _mean(s["tokens"] for s in correct),
-        "truncated": _mean(not s["ended"] for s in samples),
-        "undecided": sum(s["verdict"] == rewards.UNDECIDED for s in samples),
-        "samples": len(samples),
-    }
+def names_of(judged) -> list[list[str]]:
+    """The label names of each row that a judge was given; none where it labelled none."""
+    labels, label_mask, _ = jax.device_get(judged)
+    return [[rewards.STEP_LABELS[k] for k in row[real]] for row, real in zip(labels, label_mask, strict=True)]
+
+
+def second_judge(config, **parts) -> Judge | None:
+    """The judge that `eval.second_judge` names, with the settings of `config.judge`; None where it names none.
+
+    Args:
+      parts: what `judges.make_judge` asks for.
+    """
+    if not config.eval.second_judge:
+        return None
+    changed = ml_collections.ConfigDict(config.to_dict())  # a copy; ConfigDict(config) shares what is nested
+    changed.judge.kind = config.eval.second_judge
+    return make_judge(ml_collections.FrozenConfigDict(changed), **parts)
+
+
+def measure(samples: list[dict], *, resamples: int, seed: int) -> dict:
+    """The measures of a list of evaluated completions: of all of them, by benchmark where there are several, the
+    agreement of the judges where two have labelled, and errors by kind for the embedded task.
+
+    Args:
+      resamples: draws of the bootstrap behind each interval; 0: no intervals.
+      seed: of the draws.
+    """
+    measures, _ = protocol.measure_rows(samples, resamples=resamples, seed=seed)
+    rows = protocol.benchmark_rows(samples, resamples=resamples, seed=seed)
+    if len(rows) > 1:
+        measures["benchmarks"] = rows
+    if "second_labels" in samples[0]:
+        measures["agreement"] = protocol.agreement(samples, resamples=resamples, seed=seed)
     if all(s["id"].startswith("chain") for s in samples):
         measures |= chain_measures(samples)
     return measures
-
-
-def first_error_position(labels: list[str]) -> float:
-    """Relative position of the first error step: (its index) / N, and 1 where no step is wrong."""
-    return labels.index("error") / len(labels) if "error" in labels else 1.0
 
 
 def chain_measures(samples: list[dict]) -> dict:
@@ -103,10 +134,53 @@ def chain_measures(samples: list[dict]) -> dict:
     }
 
 
+def format_measures(measures: dict) -> str:
+    """The measures as Markdown: a row a benchmark, with intervals, and how far two judges agree."""
+    rows = [*measures.get("benchmarks", ()), {"source": "all"} | measures]
+    columns = [("avg@{n}", percent), ("maj@{n}", percent), ("pass@{n}", percent), ("useful", percent)]
+    columns += [("first_error_pos", lambda x: number(x, 3)), ("tokens_correct", lambda x: number(x, 0))]
+
+    def cell(row, name, show):
+        name = name.format(n=row["n"])
+        bounds = row["intervals"].get(name)
+        return show(row.get(name)) + (f" [{', '.join(map(show, bounds))}]" if bounds else "")
+
+    head = ["benchmark", "problems", "n", "avg@n %", "maj@n %", "pass@n %", "Useful %", "1st-Err-Pos", "tokens"]
+    body = [
+        [row["source"] or "(none)", str(row["problems"]), str(row["n"]), *(cell(row, *column) for column in columns)]
+        + [str(row["undecided"])]
+        for row in rows
+    ]
+    notes = (
+        "n completions a problem. avg@n is pass@1. In brackets: 95% bootstrap intervals over problems. Useful %, "
+        "1st-Err-Pos and tokens are over right completions. Undecided verdicts count as not right. In the row `mean` "
+        "each benchmark counts alike, in the row `all` each completion."
+    )
+    parts = [markdown_table([*head, "undecided"], body), notes]
+    if "agreement" in measures:
+        parts.append(format_agreement(measures["agreement"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def format_agreement(found: dict) -> str:
+    """The agreement of two judges as Markdown."""
+    kappa = number(found["kappa"], 3)
+    if found["interval"]:
+        kappa += f" [{number(found['interval'][0], 3)}, {number(found['interval'][1], 3)}]"
+    table = [[name, *map(str, row)] for name, row in zip(found["labels"], found["table"], strict=True)]
+    return (
+        f"Agreement of the two judges on {found['steps']} steps of {found['completions']} right completions: "
+        f"Cohen's kappa {kappa}, equal labels {percent(found['equal'])}%. Left out, as one judge gave no labels or "
+        f"other steps: {found['left_out']}. Rows: the first judge; columns: the second.\n\n"
+        + markdown_table(["", *found["labels"]], table)
+    )
+
+
 def write_evaluation(workdir: str | pathlib.Path, measures: dict, samples: list[dict]) -> None:
     """Writes the completions, then the measures: a folder with an eval.json has been evaluated to the end."""
     workdir = pathlib.Path(workdir)
     write_text(workdir / "eval_samples.jsonl", "".join(json.dumps(s, ensure_ascii=False) + "\n" for s in samples))
+    write_text(workdir / "eval.md", format_measures(measures))
     write_text(workdir / "eval.json", json.dumps(measures, indent=2) + "\n")
 
 
@@ -122,13 +196,15 @@ def main(_):
         tokenizer = assemble.open_tokenizer(config)
         table = assemble.load_table(config, tokenizer, "eval")
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
-        judge = make_judge(config, table=policy.table, tokenizer=tokenizer, mesh=mesh, workdir=workdir)
+        parts = {"table": policy.table, "tokenizer": tokenizer, "mesh": mesh, "workdir": workdir}
+        judge, second = make_judge(config, **parts), second_judge(config, **parts)
         overrides.record_config(workdir, _CONFIG.value, resuming=False)
     with assemble.host_verifier(config) as verifier:
         settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
-        measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle, judge)
+        key = jax.random.key(config.eval.seed)
+        measures, samples = evaluate(policy, table, tokenizer, key, config, settle, judge, second)
     write_evaluation(workdir, measures, samples)
-    print(json.dumps(measures, indent=2))
+    print(format_measures(measures))
 
 
 def _mean(values) -> float | None:

@@ -18,6 +18,7 @@ from absl import flags
 from scope_jax import overrides, plots
 from scope_jax.data.records import write_text
 from scope_jax.metrics import read_jsonl
+from scope_jax.tables import markdown_table, number, percent
 
 LABELS = {"base": "base", "grpo": "GRPO", "asr": "ASR only", "scope": "SCOPE-RL"}  # the paper's order and names
 MEASURES = ("useful", "first_error_pos", "tokens", "format_error_rate", "truncated")  # of eval.json, besides accuracy
@@ -61,7 +62,8 @@ def find_runs(folder: str | pathlib.Path) -> tuple[list[Run], list[str]]:
 def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
     """One row a method, in the paper's order: means over its seeds, the spread of accuracy, and the costs.
 
-    `accuracy_std` is the sample standard deviation over seeds, null for one seed. `eta_r_mean` is the mean over the
+    `accuracy_std` is the sample standard deviation over seeds, null for one seed, where `accuracy_interval` is that of
+    its evaluation instead. `eta_r_mean` is the mean over the
     updates of the run's first stage; `eta_r_by_stage` has all of them. Tokens generated include the rollouts that the
     scaffolded ones replaced.
     """
@@ -76,6 +78,7 @@ def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
             "seed_list": [run.seed for run in mine],
             "accuracy_mean": statistics.mean(accuracy),
             "accuracy_std": statistics.stdev(accuracy) if len(accuracy) > 1 else None,
+            "accuracy_interval": (mine[0].measures.get("intervals") or {}).get("accuracy") if len(mine) == 1 else None,
         }
         row |= {f"{name}_mean": _mean(run.measures.get(name) for run in mine) for name in MEASURES}
         by_stage = [_by_stage(run) for run in mine]
@@ -110,22 +113,22 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
         [
             row["label"],
             str(row["seeds"]),
-            _percent(row["accuracy_mean"]) + (f" ± {_percent(row['accuracy_std'])}" if row["seeds"] > 1 else ""),
-            _percent(row["useful_mean"]),
-            _number(row["first_error_pos_mean"], 3),
-            _number(row["tokens_mean"], 1),
-            _number(row["eta_r_mean"], 3),
+            percent(row["accuracy_mean"]) + _spread(row),
+            percent(row["useful_mean"]),
+            number(row["first_error_pos_mean"], 3),
+            number(row["tokens_mean"], 1),
+            number(row["eta_r_mean"], 3),
         ]
         for row in rows
     ]
     costs = [
         [
             row["label"],
-            _number(row["updates"], 0),
-            _number(row["generated_tokens"], 0),
-            _number(row["tokens_per_update"], 0),
-            _number(row["train_seconds"], 0),
-            _number(row["seconds_per_update"], 2),
+            number(row["updates"], 0),
+            number(row["generated_tokens"], 0),
+            number(row["tokens_per_update"], 0),
+            number(row["train_seconds"], 0),
+            number(row["seconds_per_update"], 2),
             _gain_per_tokens(row, rows),
         ]
         for row in rows
@@ -134,17 +137,18 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
     errors = [
         [
             row["label"],
-            *(_percent(row["op_accuracy"].get(kind)) for kind in kinds),
-            _percent(row["format_error_rate_mean"]),
-            _percent(row["truncated_mean"]),
+            *(percent(row["op_accuracy"].get(kind)) for kind in kinds),
+            percent(row["format_error_rate_mean"]),
+            percent(row["truncated_mean"]),
         ]
         for row in rows
     ]
     parts = [
-        _markdown(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
-        "Accuracy is mean ± sample standard deviation over seeds. Useful % and 1st-Err-Pos are over correct "
-        "completions, tokens over all. eta_R is the mean over the updates of the first stage.",
-        _markdown(
+        markdown_table(["method", "seeds", "accuracy %", "Useful %", "1st-Err-Pos", "tokens", "eta_R"], results),
+        "Accuracy is mean ± sample standard deviation over seeds; of one seed, with its 95% interval over problems. "
+        "Useful % and 1st-Err-Pos are over correct completions, tokens over all. "
+        "eta_R is the mean over the updates of the first stage.",
+        markdown_table(
             [
                 "method",
                 "updates",
@@ -158,11 +162,18 @@ def format_tables(rows: list[dict[str, Any]], notes: list[str]) -> str:
         ),
         "Tokens generated in training count both rollouts of a routed prompt. "
         "The last column is accuracy points over base.",
-        _markdown(["method", *(f"{kind} right %" for kind in kinds), "format errors %", "cut off %"], errors),
+        markdown_table(["method", *(f"{kind} right %" for kind in kinds), "format errors %", "cut off %"], errors),
     ]
     if notes:
         parts.append("Left out or uneven:\n\n" + "\n".join(f"- {note}" for note in notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _spread(row: dict[str, Any]) -> str:
+    """What stands behind an accuracy: deviation over seeds, or the interval of the one seed."""
+    if row["seeds"] > 1:
+        return f" ± {percent(row['accuracy_std'])}"
+    return f" [{', '.join(map(percent, row['accuracy_interval']))}]" if row["accuracy_interval"] else ""
 
 
 def uneven_seeds(runs: list[Run]) -> list[str]:
@@ -235,21 +246,6 @@ def _gain_per_tokens(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     if base is None or not row["generated_tokens"]:
         return "-"
     return f"{100 * (row['accuracy_mean'] - base) / (row['generated_tokens'] / 1e6):+.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
-    lines = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in [head, *rows]]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main(_) -> None:

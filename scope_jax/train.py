@@ -4,10 +4,9 @@
 
 Start the same command again after a stop: it goes on from the last checkpoint and ends with the same parameters, bit for
 bit. The workdir then holds config.json, checkpoints/, metrics.jsonl, rollouts.jsonl, TensorBoard events, model/ (the
-policy as a Hugging Face folder), eval_samples.jsonl and eval.json, which is written last.
+policy as a Hugging Face folder), eval_samples.jsonl, eval.md and eval.json, which is written last.
 """
 
-import json
 import pathlib
 import time
 
@@ -19,7 +18,7 @@ from absl import flags
 from scope_jax import assemble, overrides, qwen3
 from scope_jax.checkpoints import Checkpoints, check_workdir, state_bytes
 from scope_jax.checks import check_config
-from scope_jax.evaluate import evaluate, write_evaluation
+from scope_jax.evaluate import evaluate, format_measures, second_judge, write_evaluation
 from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.metrics import MetricsWriter, require_finite
@@ -75,7 +74,8 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         train_table, eval_table = assemble.load_tables(config, tokenizer)
         max_subs = max(table.sub_mask.shape[1] for table in (train_table, eval_table))
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=max_subs)
-        judge = make_judge(config, table=policy.table, tokenizer=tokenizer, mesh=mesh, workdir=workdir)
+        parts = {"table": policy.table, "tokenizer": tokenizer, "mesh": mesh, "workdir": workdir}
+        judge, second = make_judge(config, **parts), second_judge(config, **parts)
         state = initial_state(policy.params, config, optimizer, mesh)
 
         # -------------------------------------------------------------- resume, or begin
@@ -127,11 +127,11 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
     qwen3.save(workdir / "model", policy.model, state.params, tokenizer_from=config.model.path)
     policy = policy._replace(params=state.params)
     key = jax.random.key(config.eval.seed)
-    measures, samples = evaluate(policy, eval_table, tokenizer, key, config, settle, judge)
+    measures, samples = evaluate(policy, eval_table, tokenizer, key, config, settle, judge, second)
     measures |= {"method": config.method, "seed": config.seed, "updates": total}
     measures |= {"generated_tokens": generated, "train_seconds": seconds}
     write_evaluation(workdir, measures, samples)
-    print(json.dumps(measures, indent=2))
+    print(format_measures(measures))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,11 @@ def config_with(**fields):
         (LLM | {"judge.timeout": 0.0}, "config.judge.timeout=0.0 is too small"),
         (LLM | {"judge.extra": "x"}, "config.judge.extra='x' is no JSON"),
         (LLM | {"judge.key_variable": "NO_SUCH"}, "config.judge.key_variable='NO_SUCH': that environment variable is not"),
+        ({"eval.resamples": -1}, "config.eval.resamples=-1 must be at least 0"),
+        ({"eval.second_judge": "rules"}, "config.eval.second_judge='rules' is judge.kind already"),
+        ({"eval.second_judge": "prm"}, "config.judge.model is empty; .* or eval.second_judge='prm'"),
+        ({"eval.second_judge": "llm", "judge.model": "m"}, "config.judge.url='' must begin with http"),
+        (LLM | {"eval.second_judge": "prm"}, "'prm' and judge.kind='llm' share judge.model; one must be 'rules'"),
         ({"judge.concurrency": 0}, "config.judge.concurrency=0 must be at least 1"),
     ],
 )

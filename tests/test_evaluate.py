@@ -15,15 +15,17 @@ from scope_jax.data import chains
 from scope_jax.judges import on_host
 from scope_jax.judges.rules import make_rule_judge
 from scope_jax.meshes import make_mesh
-from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, segment_text
 from scope_jax.verify.settle import make_settle
 
 MODEL = importlib.resources.files("scope_jax.data") / "chains_model"
 
 
-def sample_of(verdict, labels, tokens=10, ended=True, name="p"):
+def sample_of(verdict, labels, tokens=10, ended=True, name="p", source=""):
     return {
         "id": name,
+        "source": source,
+        "given": "11",
         "problem": "a=12+3. b=a-4. What is b?",
         "completion": "a=12+3=15.\n\nb=15-4=11.\nAnswer: 11",
         "verdict": verdict,
@@ -42,7 +44,7 @@ SAMPLES = [
 
 
 def test_the_protocol_is_over_correct_completions_and_lengths_over_all():
-    measures = evaluate.measure(SAMPLES)
+    measures = evaluate.measure(SAMPLES, resamples=0, seed=0)
     assert measures["accuracy"] == 0.5
     assert measures["useful"] == pytest.approx((3 / 4 + 1 / 2) / 2)
     assert measures["first_error_pos"] == pytest.approx((1.0 + 1 / 2) / 2)
@@ -53,16 +55,9 @@ def test_the_protocol_is_over_correct_completions_and_lengths_over_all():
 
 
 def test_nothing_right_leaves_the_protocol_undefined_not_zero():
-    measures = evaluate.measure([sample_of(WRONG, ["error"])])
+    measures = evaluate.measure([sample_of(WRONG, ["error"])], resamples=9, seed=0)
     assert measures["accuracy"] == 0.0
     assert measures["useful"] is None and measures["first_error_pos"] is None and measures["tokens_correct"] is None
-
-
-@pytest.mark.parametrize(
-    ("labels", "position"), [(["useful"], 1.0), (["error", "useful"], 0.0), (["useful", "useful", "error", "error"], 0.5)]
-)
-def test_the_first_error_is_placed_relative_to_the_steps(labels, position):
-    assert evaluate.first_error_position(labels) == position
 
 
 def test_the_embedded_task_tells_arithmetic_from_format():
@@ -80,18 +75,45 @@ def test_the_embedded_task_tells_arithmetic_from_format():
 
 
 def test_problems_of_other_files_are_not_read_as_chains_for_the_name_of_one_of_them():
-    assert "op_accuracy" not in evaluate.measure([sample_of(RIGHT, [], name="chain-1"), sample_of(RIGHT, [], name="p")])
+    assert "op_accuracy" not in evaluate.measure([sample_of(RIGHT, [], name="chain-1"), sample_of(RIGHT, [], name="p")], resamples=0, seed=0)
 
 
 def test_a_folder_has_its_measures_last(tmp_path):
     """Where eval.json stands, the evaluation is whole: a run that stops in between is evaluated again."""
+    measures = evaluate.measure(SAMPLES, resamples=0, seed=0)
     (tmp_path / "eval_samples.jsonl").mkdir()
     with pytest.raises(OSError):
-        evaluate.write_evaluation(tmp_path, {"accuracy": 0.5}, SAMPLES)
+        evaluate.write_evaluation(tmp_path, measures, SAMPLES)
     assert not (tmp_path / "eval.json").exists()
     (tmp_path / "eval_samples.jsonl").rmdir()
-    evaluate.write_evaluation(tmp_path, {"accuracy": 0.5}, SAMPLES)
-    assert json.loads((tmp_path / "eval.json").read_text()) == {"accuracy": 0.5}
+    evaluate.write_evaluation(tmp_path, measures, SAMPLES)
+    assert json.loads((tmp_path / "eval.json").read_text()) == measures
+
+
+def test_benchmarks_and_agreement_are_measured_where_there_are_several_sources_and_two_judges():
+    plain = evaluate.measure(SAMPLES, resamples=0, seed=0)
+    assert "benchmarks" not in plain and "agreement" not in plain
+    samples = [
+        sample_of(verdict, ["useful"], name=f"{source}-{i}", source=source) | {"second_labels": ["useful"]}
+        for source, verdicts in (("aime", [RIGHT, WRONG, WRONG]), ("math", [RIGHT, UNDECIDED, RIGHT]))
+        for i, verdict in enumerate(verdicts)
+    ]
+    measures = evaluate.measure(samples, resamples=100, seed=0)
+    assert [row["source"] for row in measures["benchmarks"]] == ["aime", "math", "mean"]
+    assert measures["agreement"]["equal"] == 1.0 and measures["agreement"]["steps"] == 3
+    text = evaluate.format_measures(measures)
+    rows = {cells[1].strip(): cells for cells in (line.split("|") for line in text.splitlines()) if len(cells) == 12}
+    low, high = measures["intervals"]["accuracy"]
+    assert rows["all"][2].strip() == "6" and rows["all"][4].strip() == f"50.0 [{100 * low:.1f}, {100 * high:.1f}]"
+    assert rows["aime"][4].strip().startswith("33.3 [0.0, 100.0]") and rows["math"][10].strip() == "1"
+    assert "Cohen's kappa -, equal labels 100.0%" in text and "| useful     | 3 " in text
+
+
+def test_an_evaluation_is_written_as_json_and_as_a_table(tmp_path):
+    measures = evaluate.measure(SAMPLES, resamples=10, seed=0)
+    evaluate.write_evaluation(tmp_path, measures, SAMPLES)
+    assert json.loads((tmp_path / "eval.json").read_text()) == measures
+    assert (tmp_path / "eval.md").read_text() == evaluate.format_measures(measures)
     assert [json.loads(line) for line in (tmp_path / "eval_samples.jsonl").read_text().splitlines()] == SAMPLES
 
 
@@ -197,3 +219,32 @@ def test_each_record_holds_what_was_found_of_its_own_completion(setting, monkeyp
     keys, samplings = zip(*calls, strict=True)
     assert set(samplings) == {scope.Sampling(2, 64, 0.5)}
     assert len(calls) == len(set(keys)) == 2  # each batch draws anew
+
+
+@pytest.mark.slow
+def test_a_second_judge_labels_the_same_right_completions(setting):
+    config, tokenizer, policy, table = setting
+
+    def label(prompts, completions, answers):  # the steps of the shared segmentation, every one an error
+        steps = [segment_text(completion, max_steps=config.judge.max_steps) for completion in completions]
+        mask = np.arange(config.judge.max_steps) < np.array([len(found) for found in steps])[:, None]
+        return np.full(mask.shape, 4, np.int32), mask, np.ones(len(prompts), bool)
+
+    settle = lambda rollout, verdicts, problems: np.full((len(problems), 1), RIGHT)  # noqa: E731
+    judge, second = make_rule_judge(policy.table, config.judge), on_host(label, tokenizer, config.judge.max_steps)
+    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge, second)
+    for s in samples:
+        steps = segment_text(s["completion"], max_steps=config.judge.max_steps)
+        assert len(s["labels"]) == len(steps) and s["second_labels"] == ["error"] * len(steps)
+    found = np.array(measures["agreement"]["table"])
+    assert measures["agreement"]["left_out"] == 0 and found.sum() == found[:, 4].sum() == measures["agreement"]["steps"] > 0
+
+
+def test_the_second_judge_is_that_of_its_field_with_the_settings_of_the_judge(monkeypatch):
+    made = []
+    monkeypatch.setattr(evaluate, "make_judge", lambda config, **parts: made.append((config.judge, parts)) or "judge")
+    c = chains_config.get_config("scope")
+    assert evaluate.second_judge(FrozenConfigDict(c), table=1) is None and not made
+    c.eval.second_judge, c.judge.max_steps = "llm", 7
+    assert evaluate.second_judge(FrozenConfigDict(c), table=1) == "judge"
+    assert (made[0][0].kind, made[0][0].max_steps, made[0][1], c.judge.kind) == ("llm", 7, {"table": 1}, "rules")

@@ -107,6 +107,14 @@ def test_one_seed_has_no_spread(tmp_path):
     assert rows[0]["accuracy_std"] is None and "| 50.0 " in format_tables(rows, [])
 
 
+def test_one_seed_shows_the_interval_of_its_evaluation(tmp_path):
+    write_run(tmp_path, "grpo", 0, intervals={"accuracy": [0.412, 0.588]})
+    for seed in range(2):
+        write_run(tmp_path, "asr", seed, intervals={"accuracy": [0.412, 0.588]})
+    text = format_tables(table_rows(find_runs(tmp_path)[0]), [])
+    assert "| 50.0 [41.2, 58.8] |" in text and "| 50.0 ± 0.0 " in text
+
+
 def test_unfinished_runs_and_missing_seeds_are_named_and_not_in_the_means(runs):
     write_run(runs, "grpo", 3, accuracy=1.0, finished=False)
     (runs / "scope" / "seed-3").mkdir()

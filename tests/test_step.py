@@ -173,11 +173,11 @@ def steps(monkeypatch):
     assert table.scaffolded.shape[1] > table.prompts.shape[1]
     staged, updated = [], []
 
-    def stage(name, policy, batch, key, config, settle):
+    def stage(name, policy, batch, key, config, settle, judge):
         rewards, valid = jnp.arange(4.0).reshape(2, 2) + len(staged), jnp.array([[True, False], [True, True]])
         rollout = rollout_of([3, 5, 1, 2], prompt=table.scaffolded.shape[1], limit=NEW)
         experience = Experience(rollout, rewards, valid, jnp.zeros((2, 2)), np.zeros(2, bool), None, jnp.int32(11))
-        staged.append({"name": name, "policy": policy, "batch": batch, "key": key, "settle": settle, "paid": experience})
+        staged.append({"name": name, "policy": policy, "batch": batch, "key": key, "settle": (settle, judge), "paid": experience})
         return experience
 
     def update(state, rollout, rewards, valid, **options):
@@ -192,7 +192,7 @@ def steps(monkeypatch):
 
     def run(numbers):
         staged.clear(), updated.clear()
-        results = [train_step(state, policy, table, number, config, optimizer, "settle") for number in numbers]
+        results = [train_step(state, policy, table, number, config, optimizer, "settle", "judge") for number in numbers]
         return state, staged, updated, results
 
     return run
@@ -208,7 +208,7 @@ def test_every_step_runs_its_own_stage_on_its_own_problems(steps):
 
 def test_a_step_samples_from_the_states_parameters_with_a_key_that_only_its_number_decides(steps):
     state, staged, *_ = steps([0, 1, 2, 3, 1])
-    assert all(call["policy"].params is state.params and call["settle"] == "settle" for call in staged)
+    assert all(call["policy"].params is state.params and call["settle"] == ("settle", "judge") for call in staged)
     keys = [jax.random.key_data(call["key"]).tolist() for call in staged]
     assert len({*map(tuple, keys)}) == 4 and keys[4] == keys[1]
 

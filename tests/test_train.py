@@ -141,7 +141,7 @@ def loop(monkeypatch):
             super().save(*arguments)
             self.wait()  # so that the tests know which checkpoint there is
 
-    def train_step(state, policy, table, step, config, optimizer, settle):
+    def train_step(state, policy, table, step, config, optimizer, settle, judge):
         if step == steps_until:
             raise Stopped
         fresh = not any(np.any(leaf) for leaf in jax.tree.leaves(state.optimizer_state))

@@ -59,7 +59,11 @@ def load_tables(config, tokenizer) -> tuple[PromptTable, PromptTable]:
 
 
 def load_table(config, tokenizer, part: str) -> PromptTable:
-    """The encoded problems of one part, "train" or "eval"; without a name of its own, eval is what train names."""
+    """The encoded problems of one part, "train" or "eval"; without a name of its own, eval is what train names.
+
+    Raises:
+      ValueError: no name is given, the file is bad or empty, or no chains are asked for.
+    """
     c = config.data
     field = "eval" if part == "eval" and c.eval else "train"
     name = c[field]
@@ -68,7 +72,10 @@ def load_table(config, tokenizer, part: str) -> PromptTable:
     knobs = {"min_steps": c.chains.min_steps, "max_steps": c.chains.max_steps, "hard_share": c.chains.hard_share}
     made = chains.generate_problems(c.chains.train + c.chains.eval, seed=c.chains.seed, **knobs)
     held_out, rest = made[: c.chains.eval], made[c.chains.eval :]  # distinct problems: none is in both
-    return encode(held_out if part == "eval" else rest, config, tokenizer)
+    problems = held_out if part == "eval" else rest
+    if not problems:
+        raise ValueError(f"config.data.chains.{part}=0 leaves no problems; give at least 1")
+    return encode(problems, config, tokenizer)
 
 
 def encode(problems: list[Problem], config, tokenizer) -> PromptTable:

@@ -25,6 +25,10 @@ CHOICES = {
 }
 RANGES = {  # lowest and highest value; None: no bound
     "seed": (0, None),
+    "data.chains.train": (0, None),
+    "data.chains.eval": (0, None),
+    "data.chains.hard_share": (0.0, 1.0),
+    "data.chains.seed": (0, None),
     "rollout.top_k": (0, None),
     "rollout.top_p": (0.0, 1.0),
     "rollout.max_new_tokens": (1, None),
@@ -43,11 +47,16 @@ RANGES = {  # lowest and highest value; None: no bound
     "judge.prm_useful_from": (0.0, 1.0),
     "judge.prm_batch_tokens": (1, None),
     "verifier.workers": (0, None),
+    "verifier.timeout": (0.01, None),
     "loss.clip_low": (0.0, 1.0),
     "loss.clip_high": (0.0, None),
     "loss.kl": (0.0, None),
     "loss.head_chunk": (1, None),
+    "optimizer.learning_rate": (0.0, None),
     "optimizer.warmup": (0, None),
+    "optimizer.eps": (0.0, None),
+    "optimizer.weight_decay": (0.0, None),
+    "optimizer.max_grad_norm": (0.0, None),
     "eval.problems": (0, None),
     "eval.samples": (1, None),
     "eval.temperature": (0.0, None),
@@ -55,7 +64,9 @@ RANGES = {  # lowest and highest value; None: no bound
     "eval.resamples": (0, None),
     "checkpoint.every": (1, None),
     "checkpoint.keep": (1, None),
+    "checkpoint.keep_every": (0, None),
     "log.rollouts_every": (1, None),
+    "log.rollouts": (0, None),
 }
 
 
@@ -71,14 +82,14 @@ def check_config(config, mesh: Mesh) -> None:
             raise ValueError(f"config.{field}={value!r} must be one of {', '.join(map(repr, choices))}")
     for field, (low, high) in RANGES.items():
         value = _get(config, field)
-        if value < low or (high is not None and value > high):
+        if not (low <= value and (high is None or value <= high)):  # so that nan is refused too
             bounds = f"at least {low}" if high is None else f"from {low} to {high}"
             raise ValueError(f"config.{field}={value} must be {bounds}")
     _check_stages(config.stages)
     penalties, kinds = config.qpr.penalties, STEP_LABELS[1:]
     if len(penalties) != len(kinds) or not all(0 <= x < 1 for x in penalties):
         raise ValueError(f"config.qpr.penalties={penalties} must be {len(kinds)} numbers in [0, 1): {', '.join(kinds)}")
-    if config.stages and config.rollout.temperature <= 0:
+    if config.stages and not config.rollout.temperature > 0:
         raise ValueError(
             f"config.rollout.temperature={config.rollout.temperature}: greedy rollouts of a group are alike and teach nothing"
         )

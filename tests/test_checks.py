@@ -29,6 +29,9 @@ def config_with(**fields):
         ({"qpr.reward": "holistc"}, "config.qpr.reward='holistc' must be one of 'process', 'holistic', 'overlong'"),
         ({"qpr.penalties": (0.3, 0.5)}, "must be 4 numbers in .0, 1.: mechanical, redundant, reversion, error"),
         ({"qpr.penalties": (0.3, 0.5, 0.5, 1.5)}, "must be 4 numbers"),
+        ({"qpr.penalties": (0.3, 0.5, 0.5, 1.0)}, "must be 4 numbers"),
+        ({"stages": (("asr", 0),)}, "asr has 0 updates"),
+        ({"stages": (("asr", True),)}, "asr has True updates"),
         ({"loss.aggregation": "token-mena"}, "config.loss.aggregation='token-mena'"),
         ({"loss.kl_estimator": "k1"}, "config.loss.kl_estimator='k1' must be one of 'k2', 'k3'"),
         ({"model.dtype": "bf16"}, "config.model.dtype='bf16' must be one of 'float32', 'bfloat16'"),
@@ -57,11 +60,31 @@ def config_with(**fields):
         ({"eval.second_judge": "llm", "judge.model": "m"}, "config.judge.url='' must begin with http"),
         (LLM | {"eval.second_judge": "prm"}, "'prm' and judge.kind='llm' share judge.model; one must be 'rules'"),
         ({"judge.concurrency": 0}, "config.judge.concurrency=0 must be at least 1"),
+        ({"rollout.prompts": 0}, "config.rollout.prompts=0 must be a multiple of 8"),
+        ({"loss.micro_batches": 0}, "config.loss.micro_batches=0 must divide"),
+        ({"asr.beta": float("nan")}, "config.asr.beta=nan must be from 0.0 to 1.0"),
+        ({"rollout.temperature": float("nan")}, "config.rollout.temperature=nan: greedy"),
+        ({"log.rollouts": -1}, "config.log.rollouts=-1 must be at least 0"),
+        ({"checkpoint.keep_every": -1}, "config.checkpoint.keep_every=-1 must be at least 0"),
+        ({"data.chains.seed": -1}, "config.data.chains.seed=-1 must be at least 0"),
+        ({"data.chains.hard_share": 1.5}, "config.data.chains.hard_share=1.5 must be from 0.0 to 1.0"),
+        ({"optimizer.learning_rate": -1e-4}, "config.optimizer.learning_rate=-0.0001 must be at least 0.0"),
+        ({"verifier.timeout": 0.0}, "config.verifier.timeout=0.0 must be at least 0.01"),
     ],
 )
 def test_a_mistake_is_refused_by_its_field_before_anything_is_loaded(tmp_path, fields, message):
     with pytest.raises(SetupError, match=message):
         train.run(config_with(**fields, **{"model.path": "nowhere"}), tmp_path, None)
+
+
+def test_the_bounds_themselves_are_allowed():
+    for beta, prompts in ((0.0, 8), (1.0, 16)):
+        config = config_with(**{"asr.beta": beta, "rollout.prompts": prompts, "qpr.penalties": (0, 0.0, 0.5, 0.9)})
+        check_config(config, make_mesh("data=-1"))
+
+
+def test_what_only_training_needs_is_not_asked_of_an_evaluation():
+    check_config(config_with(**{"stages": (), "rollout.temperature": 0.0, "rollout.group": 1}), make_mesh("data=-1"))
 
 
 @pytest.mark.parametrize("method", chains.METHODS)

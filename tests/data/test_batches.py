@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scope_jax.data.batches import encode_problems, take
-from scope_jax.data.prompts import BARE
+from scope_jax.data.prompts import BARE, plain_prompt, prompt_ids, scaffolded_prompt
 from scope_jax.data.records import Problem, SubQuestion
 from scope_jax.qwen3.tokenizer import load_tokenizer
 
@@ -41,12 +41,37 @@ def test_arrays_are_no_wider_than_the_longest_prompt_needs(table):
     assert table.scaffolded.shape[1] >= table.prompts.shape[1]
 
 
+def test_rounding_the_width_cuts_no_prompt(table, tokenizer):
+    for i, problem in enumerate(table.problems):
+        assert table.prompts[i][table.prompt_mask[i]].tolist() == prompt_ids(tokenizer, plain_prompt(problem, BARE))
+    scaffold = table.scaffolded[0][table.scaffolded_mask[0]].tolist()
+    assert scaffold == prompt_ids(tokenizer, scaffolded_prompt(TWO, BARE))
+
+
+def test_a_scaffold_is_answered_in_its_order_with_the_main_answer_last(table):
+    assert np.asarray(table.slot_key.numerator)[0].tolist() == [15, 11, 12]
+    assert np.asarray(table.main_key.numerator).tolist() == [12, 15, 16]
+
+
+def test_tables_without_a_scaffold_that_fits_keep_the_shapes_of_others(tokenizer):
+    """Rollouts on a scaffold are padded by the difference of the widths, which is never negative."""
+    bare = encode_problems([NONE], tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=64)
+    wide = encode_problems([WIDE], tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=64)
+    assert bare.sub_mask.tolist() == [[False]] and not bare.routable.any() and not wide.routable.any()
+    assert bare.scaffolded.shape == bare.prompts.shape and wide.scaffolded.shape == wide.prompts.shape
+
+
 def test_a_batch_has_each_problem_in_one_row_of_every_array(table, tokenizer):
     batch = take(table, np.array([2, 0, 2]))
     assert [p.id for p in batch.problems] == ["wide", "two", "wide"]
     for i, problem in enumerate(batch.problems):
         text = tokenizer.decode(np.asarray(batch.prompts)[i][np.asarray(batch.prompt_mask)[i]])
         assert problem.problem in text
+        scaffold = tokenizer.decode(batch.scaffolded[i][batch.scaffolded_mask[i]])
+        assert problem.problem in scaffold if problem is TWO else not batch.scaffolded_mask[i].any()
+    np.testing.assert_array_equal(batch.routable, [False, True, False])
+    np.testing.assert_array_equal(batch.sub_mask, [[True, False], [True, True], [True, False]])
+    assert np.asarray(batch.slot_key.numerator)[1].tolist() == [15, 11, 12]
     same = jax.tree.map(lambda x: np.array_equal(np.asarray(x)[0], np.asarray(x)[2]), (batch.main_key, batch.slot_key))
     assert all(jax.tree.leaves(same))
     differs = jax.tree.map(lambda x: np.array_equal(np.asarray(x)[0], np.asarray(x)[1]), batch.main_key)

@@ -64,16 +64,12 @@ def majority(answers: Sequence[str | None]) -> list[int]:
     for i, answer in enumerate(answers):
         if answer is None:
             continue
-        same = (group for group in groups if _equal(answer, answers[group[0]]))
+        same = (group for group in groups if plain_check(answer, answers[group[0]]) is Result.right)
         if (group := next(same, None)) is None:
             groups.append([i])
         else:
             group.append(i)
     return max(groups, key=len, default=[])  # the first of the largest
-
-
-def _equal(a: str, b: str) -> bool:
-    return a == b or plain_check(a, b) is Result.right
 
 
 def maj_at_k(answers: Sequence[str | None], right: Sequence[bool], k: int) -> float:

@@ -130,8 +130,9 @@ def setting():
 
 
 @pytest.mark.slow
-def test_every_problem_is_asked_as_often_as_the_config_says(setting):
+def test_every_problem_is_asked_as_often_as_the_config_says(setting, monkeypatch):
     config, tokenizer, policy, table = setting
+    monkeypatch.setattr(evaluate, "extract_answer", lambda completion, *, ended: f"{ended} {completion}")
     settle = make_settle(tokenizer, policy.model.eos_ids, None)
     judge = make_rule_judge(policy.table, config.judge)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
@@ -139,6 +140,7 @@ def test_every_problem_is_asked_as_often_as_the_config_says(setting):
     assert [s["id"] for s in samples] == [problem.id for problem in table.problems for _ in range(2)]
     assert measures["samples"] == 12 and 0 < measures["tokens"] <= 64
     assert set(measures["op_accuracy"]) == set(chains.KINDS)
+    assert all(s["given"] == f"False {s['completion']}" and not s["ended"] for s in samples)
 
 
 @pytest.mark.slow

@@ -160,8 +160,13 @@ def test_rows_by_benchmark_add_up_to_the_whole():
         assert mean[name] == pytest.approx(sum(row[name] for row in rows) / 3)
         low, high = mean["intervals"][name]
         assert low < mean[name] < high
-    # the middle of independent rows is surer than the least sure of them
-    assert np.diff(mean["intervals"]["accuracy"]) < max(np.diff(row["intervals"]["accuracy"]) for row in rows)
+
+
+def test_the_mean_of_benchmarks_is_surer_than_each_of_them():
+    """Draws of different sources are independent: the mean of two alike has 1 / sqrt(2) of their width."""
+    samples = [s | {"source": name} for name in ("a", "b") for s in random_samples(np.random.default_rng(4), 50, 2)]
+    first, second, mean = (row["intervals"]["accuracy"] for row in protocol.benchmark_rows(samples, resamples=2000, seed=0))
+    assert np.diff(mean) / np.diff(first) == pytest.approx(0.5**0.5, rel=0.1) == np.diff(mean) / np.diff(second)
 
 
 def test_one_benchmark_has_no_mean_beside_it():

@@ -9,12 +9,15 @@ from scope_jax.meshes import batch_shards
 from scope_jax.policy.losses import AGGREGATIONS, ALGORITHMS, KL_ESTIMATORS
 from scope_jax.rewards import STEP_LABELS
 from scope_jax.scope import STAGES
+from scope_jax.verify.settle import MODES
 
 CHOICES = {
     "model.dtype": ("float32", "bfloat16"),
     "model.param_dtype": ("float32", "bfloat16"),
     "data.style": tuple(STYLES),
     "qpr.reward": ("process", "holistic", "overlong"),
+    "verifier.mode": MODES,
+    "verifier.box": ("last", "first"),
     "loss.algorithm": tuple(ALGORITHMS),
     "loss.aggregation": ("", *AGGREGATIONS),
     "loss.advantage_scale": ("std", "none"),
@@ -34,6 +37,7 @@ RANGES = {  # lowest and highest value; None: no bound
     "judge.max_bytes": (1, None),
     "judge.max_steps": (1, None),
     "verifier.workers": (0, None),
+    "verifier.timeout": (0.1, None),
     "loss.clip_low": (0.0, 1.0),
     "loss.clip_high": (0.0, None),
     "loss.kl": (0.0, None),

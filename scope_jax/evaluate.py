@@ -5,6 +5,8 @@
 Writes DIR/eval.json, DIR/eval_samples.jsonl and DIR/config.json.
 """
 
+import collections
+import functools
 import json
 import pathlib
 
@@ -32,36 +34,48 @@ def evaluate(policy: Policy, table: PromptTable, tokenizer, key, config, settle:
       The measures, and one record a completion. Accuracy counts a verdict that nobody could settle as not right, and
       says how many there were. Useful% and 1st-Err-Pos are means over correct completions (the paper's protocol):
       the share of useful steps, and the relative position of the first error step (1 where there is none). `tokens`
-      is the mean over all completions, `tokens_correct` over correct ones.
+      is the mean over all completions, `tokens_correct` over correct ones. `host_checks` counts the answers that the
+      host checked, by result.
     """
     c = config.eval
     count = min(c.problems or len(table.problems), len(table.problems))
-    samples = []
+    samples, checks = [], collections.Counter()
+    collect = list  # the samples of the batch before: the host checks their answers while the device samples this batch
     for start in range(0, count, c.batch):
         rows = np.arange(start, start + c.batch) % count  # the last batch wraps, so that one program serves all
         batch = take(table, rows, policy.place)
         key, batch_key = jax.random.split(key)
         rollout = sample(policy, batch.prompts, batch.prompt_mask, batch_key, Sampling(c.samples, c.max_new_tokens, c.temperature))
         problems = by_row(batch.problems, c.samples)
-        verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples)
-        verdicts = settle(rollout, verdicts, problems)[:, 0]
-        labels, label_mask = jax.device_get(step_labels(rollout, policy.table, judge=config.judge))
-        lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
-        tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
-        for i in range(min(len(rows), count - start) * c.samples):
-            samples.append(
-                {
-                    "id": problems[i].id,
-                    "problem": problems[i].problem,
-                    "answer": problems[i].answer,
-                    "completion": tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True),
-                    "verdict": int(verdicts[i]),
-                    "labels": [rewards.STEP_LABELS[k] for k in labels[i][label_mask[i]]],
-                    "tokens": int(lengths[i]),
-                    "ended": bool(whole[i]),
-                }
-            )
-    return measure(samples), samples
+        verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples, box=config.verifier.box)
+        samples += collect()
+        problems = problems[: (count - start) * c.samples]
+        settled = settle(rollout, verdicts, [*problems, *[None] * (len(verdicts) - len(problems))])
+        collect = functools.partial(_records, policy, rollout, settled, problems, tokenizer, config, checks)
+    samples += collect()
+    return measure(samples) | {"host_checks": dict(checks)}, samples
+
+
+def _records(policy: Policy, rollout, settled, problems, tokenizer, config, checks: collections.Counter) -> list[dict]:
+    """What is known of each completion of one batch, once the host has checked it; adds its checks to the count."""
+    labels, label_mask = jax.device_get(step_labels(rollout, policy.table, judge=config.judge))
+    lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
+    tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
+    verdicts, counts = settled()
+    checks.update({kind: int(count) for kind, count in counts.items()})
+    return [
+        {
+            "id": problem.id,
+            "problem": problem.problem,
+            "answer": problem.answer,
+            "completion": tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True),
+            "verdict": int(verdicts[i, 0]),
+            "labels": [rewards.STEP_LABELS[k] for k in labels[i][label_mask[i]]],
+            "tokens": int(lengths[i]),
+            "ended": bool(whole[i]),
+        }
+        for i, problem in enumerate(problems)
+    ]
 
 
 def measure(samples: list[dict]) -> dict:
@@ -120,7 +134,8 @@ def main(_):
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=table.sub_mask.shape[1])
         overrides.record_config(workdir, _CONFIG.value, resuming=False)
     with assemble.host_verifier(config) as verifier:
-        settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
+        c = config.verifier
+        settle = make_settle(tokenizer, policy.model.eos_ids, verifier, mode=c.mode, box=c.box)
         measures, samples = evaluate(policy, table, tokenizer, jax.random.key(config.eval.seed), config, settle)
     write_evaluation(workdir, measures, samples)
     print(json.dumps(measures, indent=2))

@@ -28,7 +28,9 @@ from scope_jax.metrics import NonFiniteError
 
 flags.disclaim_key_flags()  # --help lists the flags defined here as the entry point's own
 
-FREE_FIELDS = ("log", "checkpoint", "eval", "verifier")  # groups that may change when a run goes on: training stays as it was
+FREE_FIELDS = (  # groups and fields that may change when a run goes on: training stays as it was
+    "log", "checkpoint", "eval", "verifier.workers", "verifier.timeout",
+)  # fmt: skip
 
 
 def config_flag() -> flags.FlagHolder:
@@ -149,7 +151,8 @@ def record_config(workdir: str | os.PathLike, config: ml_collections.ConfigDict,
             for text in (path.read_text(encoding="utf-8"), config_to_json(config))
         )
         for name in sorted(before.keys() | now.keys()):
-            if name.split(".")[0] not in FREE_FIELDS and before.get(name, "absent") != now.get(name, "absent"):
+            free = name in FREE_FIELDS or name.split(".")[0] in FREE_FIELDS
+            if not free and before.get(name, "absent") != now.get(name, "absent"):
                 raise ValueError(
                     f"{path}: this run began with {name} = {_shown(before, name)}, and now it is {_shown(now, name)}. "
                     "Go on with the same config, or choose another --workdir"

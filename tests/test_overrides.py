@@ -166,6 +166,18 @@ def test_a_run_goes_on_with_the_same_config_and_may_change_its_logs_and_checkpoi
     assert json.loads((tmp_path / "config.json").read_text())["log"]["every"] == 3
 
 
+def test_how_answers_are_judged_may_not_change_but_how_many_processes_judge_them_may(tmp_path):
+    def judged(**fields):
+        config = make_config()
+        config.verifier = {"workers": 2, "mode": "math"} | fields
+        return config
+
+    record_config(tmp_path, judged(), resuming=False)
+    record_config(tmp_path, judged(workers=4), resuming=True)
+    with pytest.raises(ValueError, match="began with verifier.mode = 'math', and now it is 'minerva'"):
+        record_config(tmp_path, judged(workers=4, mode="minerva"), resuming=True)
+
+
 def test_a_run_that_goes_on_with_another_config_is_refused_with_the_field_and_both_values(tmp_path):
     record_config(tmp_path, make_config(), resuming=False)
     with pytest.raises(ValueError, match=r"began with asr.beta = 0.5, and now it is 0.3\. .*another --workdir"):

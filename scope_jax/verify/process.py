@@ -10,7 +10,7 @@ from scope_jax.verify.result import Result
 
 WORKER = ["-m", "scope_jax.verify.worker"]  # what the interpreter is told to run
 STARTUP = 120.0  # seconds that a worker may take to import its libraries; no row waits on this clock
-STARTS = 5  # deaths while starting, one after another, after which it is given up
+STARTS = 20  # deaths while starting, one after another, after which it is given up
 ATTEMPTS = 2  # a row whose worker dies is tried once more: another row's memory may have killed it
 
 

@@ -207,8 +207,8 @@ def test_each_record_holds_what_was_found_of_its_own_completion(setting, monkeyp
         return scope.Rollout(tokens, mask, jnp.where(mask, -1.0, 0.0), mask.astype(jnp.int32))
 
     def settle(rollout, verdicts, problems):
-        unknown = np.array([problem.id == table.problems[3].id for problem in problems])
-        return np.where(unknown[:, None], UNDECIDED, verdicts)
+        unknown = np.array([problem is not None and problem.id == table.problems[3].id for problem in problems])
+        return lambda: (np.where(unknown[:, None], UNDECIDED, verdicts), {})
 
     monkeypatch.setattr(evaluate, "sample", sample)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), FrozenConfigDict(c), settle, make_rule_judge(policy.table, config.judge))
@@ -232,7 +232,7 @@ def test_a_second_judge_labels_the_same_right_completions(setting):
         mask = np.arange(config.judge.max_steps) < np.array([len(found) for found in steps])[:, None]
         return np.full(mask.shape, 4, np.int32), mask, np.ones(len(prompts), bool)
 
-    settle = lambda rollout, verdicts, problems: np.full((len(problems), 1), RIGHT)  # noqa: E731
+    settle = lambda rollout, verdicts, problems: lambda: (np.full((len(problems), 1), RIGHT), {})  # noqa: E731
     judge, second = make_rule_judge(policy.table, config.judge), on_host(label, tokenizer, config.judge.max_steps)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge, second)
     for s in samples:

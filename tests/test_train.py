@@ -153,7 +153,7 @@ def loop(monkeypatch):
         measured["generated_tokens"] = jnp.int32(10 + step)
         return state, (experience, take(table, np.arange(2)), jnp.zeros((2, 2))), measured
 
-    def evaluate(policy, table, tokenizer, key, config, settle, judge):
+    def evaluate(policy, table, tokenizer, key, config, settle, judge, second):
         evaluations.append((policy.params, table.problems, jax.random.key_data(key).tolist()))
         return {"accuracy": 0.5}, []
 

@@ -172,7 +172,8 @@ def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_b
     first = {problem.problem for problem in table.problems[::2]}  # every other problem is solved
 
     def settle(rollout, verdicts, problems):
-        return np.array([[RIGHT if problem.problem in first else WRONG] for problem in problems])
+        found = [[RIGHT if problem is None or problem.problem in first else WRONG] for problem in problems]
+        return lambda: (np.array(found), {})
 
     judge = on_host(label, tokenizer, config.judge.max_steps)
     _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)

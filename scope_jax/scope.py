@@ -288,13 +288,16 @@ def _generate(params, model, prompts, prompt_mask, key, *, sampling):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("group", "eos_ids", "slots", "box"))
 def _verdicts(rollout, table, key, *, group, eos_ids, slots, box):
-    key = jax.tree.map(lambda x: jnp.repeat(x, group, axis=0), key)
-    whole = ended(rollout, eos_ids)
+    key, whole = _key_by_row(rollout, key, group=group, eos_ids=eos_ids)
     if slots:
         return rewards.verify_slots(rollout.tokens, rollout.mask, table, key, ended=whole, box=box)
     return rewards.verify_main(rollout.tokens, rollout.mask, table, key, ended=whole, box=box)[:, None]
+
+
+@functools.partial(jax.jit, static_argnames=("group", "eos_ids"))
+def _key_by_row(rollout, key, *, group, eos_ids):
+    return jax.tree.map(lambda x: jnp.repeat(x, group, axis=0), key), ended(rollout, eos_ids)
 
 
 @functools.partial(jax.jit, static_argnames="columns")

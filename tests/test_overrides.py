@@ -30,6 +30,7 @@ PROGRAM = """
 import logging
 from absl import flags
 from scope_jax import overrides
+from scope_jax.metrics import NonFiniteError
 
 CONFIG = overrides.config_flag()
 flags.DEFINE_string("workdir", None, "folder of the run")
@@ -39,6 +40,8 @@ def main(_):
     if flags.FLAGS.workdir == "setup":
         with overrides.setting_up():
             raise FileNotFoundError("no such model")
+    if flags.FLAGS.workdir == "burst":
+        raise NonFiniteError("no such model")
     if flags.FLAGS.workdir == "bug":
         raise ValueError("no such model")
     print(overrides.config_to_json(CONFIG.value), flush=True)
@@ -147,8 +150,8 @@ def test_a_tuple_given_twice_is_refused_and_a_number_given_twice_counts_the_last
     assert status == 0 and config["seed"] == 2
 
 
-def test_an_error_of_the_set_up_is_one_line_and_a_bug_keeps_its_trace(program):
-    for kind, lines in (("setup", 1), ("bug", 5)):
+def test_an_error_of_the_set_up_or_a_number_that_is_not_finite_is_one_line_and_a_bug_keeps_its_trace(program):
+    for kind, lines in (("setup", 1), ("burst", 1), ("bug", 5)):
         status, _, error = program("--config=job.py", f"--workdir={kind}")
         assert status != 0 and error.splitlines()[-1].endswith("no such model")
         assert len(error.splitlines()) == 1 if lines == 1 else "Traceback" in error

@@ -73,7 +73,8 @@ def test_overrides_of_every_type_reach_the_config(program):
         "--config.method=mine", "--config.noise=0.5",
     )  # fmt: skip
     assert status == 0, error
-    assert config["seed"] == 7 and config["asr"] == {"beta": 0.3, "tau": 1.0} and config["method"] == "mine" and config["noise"] == 0.5
+    assert config["seed"] == 7 and config["asr"] == {"beta": 0.3, "tau": 1.0}
+    assert config["method"] == "mine" and config["noise"] == 0.5
     assert config["qpr"] == {"positive": False, "penalties": [0, 0.1, 0.2, 0.3]} and config["stages"] == [["asr", 3]]
 
 

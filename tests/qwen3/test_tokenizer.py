@@ -45,8 +45,12 @@ def test_a_damaged_file_is_one_line_that_names_the_folder(tmp_path, name):
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize(("error", "reason"), [(OSError("first\nsecond"), "first"), (AssertionError(), "AssertionError")])
-def test_a_library_error_of_many_lines_or_none_is_one_line_and_the_network_is_not_asked(tmp_path, monkeypatch, error, reason):
+@pytest.mark.parametrize(
+    ("error", "reason"), [(OSError("first\nsecond"), "first"), (AssertionError(), "AssertionError")]
+)
+def test_a_library_error_of_many_lines_or_none_is_one_line_and_the_network_is_not_asked(
+    tmp_path, monkeypatch, error, reason
+):
     class Library:
         @staticmethod
         def from_pretrained(folder, *, local_files_only):

@@ -42,7 +42,9 @@ def test_chains_are_as_long_as_the_config_says(tokenizer):
     assert {problem.problem.count("=") for problem in train.problems} == {2, 3}
 
 
-def test_a_prepared_folder_is_trained_on_by_its_train_split_and_measured_by_its_test_split(tmp_path, tokenizer, monkeypatch):
+def test_a_prepared_folder_is_trained_on_by_its_train_split_and_measured_by_its_test_split(
+    tmp_path, tokenizer, monkeypatch
+):
     asked = []
 
     def load_problems(source, name, *, split, skip_bad):
@@ -67,8 +69,8 @@ def test_a_completion_ends_at_the_models_tokens_and_at_the_tokenizers_own(tokeni
 
 
 def test_a_policy_has_the_precision_and_layout_of_its_config(tokenizer):
-    for fields in ({"model.dtype": "bfloat16", "model.remat": True}, {"model.param_dtype": "bfloat16", "model.remat": False}):
-        config = config_with(**fields)
+    for remat, name in ((True, "model.dtype"), (False, "model.param_dtype")):
+        config = config_with(**{name: "bfloat16", "model.remat": remat})
         policy = assemble.load_policy(config, make_mesh("data=4,tensor=2"), tokenizer, max_subs=3)
         assert (policy.model.dtype, policy.model.remat) == (config.model.dtype, config.model.remat)
         assert policy.params["embed"].dtype == config.model.param_dtype and policy.shards == 4

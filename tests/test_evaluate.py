@@ -216,7 +216,8 @@ def test_each_record_holds_what_was_found_of_its_own_completion(setting, monkeyp
     assert [s["verdict"] for s in samples] == [RIGHT, WRONG] * 3 + [UNDECIDED, UNDECIDED] + [RIGHT, WRONG]
     assert [s["labels"] for s in samples] == [["useful"], ["useful", "redundant", "redundant"]] * 5
     assert [s["ended"] for s in samples] == [True, False] * 5
-    assert [s["completion"] for s in samples[:2]] == [text.format(table.problems[0].answer) for text in (RIGHT_AT_ONCE, CUT_OFF)]
+    texts = [text.format(table.problems[0].answer) for text in (RIGHT_AT_ONCE, CUT_OFF)]
+    assert [s["completion"] for s in samples[:2]] == texts
     assert (measures["accuracy"], measures["undecided"], measures["useful"]) == (0.4, 2, 1.0)
     keys, samplings = zip(*calls, strict=True)
     assert set(samplings) == {scope.Sampling(2, 64, 0.5)}

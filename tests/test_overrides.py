@@ -19,6 +19,7 @@ def get_config(variant="scope"):
     c = ConfigDict()
     c.seed = 0
     c.method = variant
+    c.noise = 0.0  # begins like the prefix that switches a flag off
     c.stages = (("asr", 200), ("qpr", 100))
     c.asr = ConfigDict({"tau": 0.5, "beta": 0.5})
     c.qpr = ConfigDict({"penalties": (0.3, 0.5, 0.5, 0.8), "positive": True})
@@ -29,6 +30,7 @@ PROGRAM = """
 import logging
 from absl import flags
 from scope_jax import overrides
+from scope_jax.metrics import NonFiniteError
 
 CONFIG = overrides.config_flag()
 flags.DEFINE_string("workdir", None, "folder of the run")
@@ -38,6 +40,8 @@ def main(_):
     if flags.FLAGS.workdir == "setup":
         with overrides.setting_up():
             raise FileNotFoundError("no such model")
+    if flags.FLAGS.workdir == "burst":
+        raise NonFiniteError("no such model")
     if flags.FLAGS.workdir == "bug":
         raise ValueError("no such model")
     print(overrides.config_to_json(CONFIG.value), flush=True)
@@ -66,10 +70,11 @@ def test_overrides_of_every_type_reach_the_config(program):
     status, config, error = program(
         "--config=job.py:grpo", "--config.seed=7", "--config.asr.beta=0.3", "--config.asr.tau", "1",
         "--config.qpr.positive=false", "--config.qpr.penalties=(0,0.1,0.2,0.3)", '--config.stages=(("asr",3),)',
-        "--config.method=mine",
+        "--config.method=mine", "--config.noise=0.5",
     )  # fmt: skip
     assert status == 0, error
-    assert config["seed"] == 7 and config["asr"] == {"beta": 0.3, "tau": 1.0} and config["method"] == "mine"
+    assert config["seed"] == 7 and config["asr"] == {"beta": 0.3, "tau": 1.0}
+    assert config["method"] == "mine" and config["noise"] == 0.5
     assert config["qpr"] == {"positive": False, "penalties": [0, 0.1, 0.2, 0.3]} and config["stages"] == [["asr", 3]]
 
 
@@ -86,6 +91,7 @@ WRONG = {
     "--config.seed=1.5": "--config.seed=1.5: invalid literal for int()",
     "--config.qpr.positive=maybe": "--config.qpr.positive=maybe",
     "--config.qpr.penalties=('a',)": "--config.qpr.penalties: 'a' is no number",
+    "--config.qpr.penalties=(True,)": "--config.qpr.penalties: True is no number",
     "--config.stages=asr": "--config.stages: 'asr' is no tuple of 2",
     "--cofnig.asr.beta=1": "unknown flag --cofnig.asr.beta; did you mean --config.asr.beta?",
     "--wrokdir=x": "unknown flag --wrokdir; did you mean --workdir?",
@@ -131,8 +137,9 @@ def test_help_lists_the_flags(program):
 
 def make_config(**changes):
     config = ml_collections.ConfigDict(
-        {"seed": 0, "stages": (("asr", 2),), "asr": {"beta": 0.5}, "log": {"every": 1}, "checkpoint": {"every": 5}}
-    )
+        {"seed": 0, "stages": (("asr", 2),), "asr": {"beta": 0.5}, "log": {"every": 1}, "checkpoint": {"every": 5},
+         "eval": {"samples": 4}, "verifier": {"workers": 2}}
+    )  # fmt: skip
     config.update_from_flattened_dict(changes)
     return config
 
@@ -144,8 +151,8 @@ def test_a_tuple_given_twice_is_refused_and_a_number_given_twice_counts_the_last
     assert status == 0 and config["seed"] == 2
 
 
-def test_an_error_of_the_set_up_is_one_line_and_a_bug_keeps_its_trace(program):
-    for kind, lines in (("setup", 1), ("bug", 5)):
+def test_an_error_of_the_set_up_or_a_number_that_is_not_finite_is_one_line_and_a_bug_keeps_its_trace(program):
+    for kind, lines in (("setup", 1), ("burst", 1), ("bug", 5)):
         status, _, error = program("--config=job.py", f"--workdir={kind}")
         assert status != 0 and error.splitlines()[-1].endswith("no such model")
         assert len(error.splitlines()) == 1 if lines == 1 else "Traceback" in error
@@ -159,9 +166,9 @@ def test_the_record_of_a_config_is_json_with_sorted_names(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_run_goes_on_with_the_same_config_and_may_change_its_logs_and_checkpoints(tmp_path):
+def test_a_run_goes_on_with_the_same_config_and_may_change_its_logs_checkpoints_evaluation_and_verifier(tmp_path):
     record_config(tmp_path, make_config(), resuming=False)
-    changed = make_config(**{"log.every": 3, "checkpoint.every": 1})
+    changed = make_config(**{"log.every": 3, "checkpoint.every": 1, "eval.samples": 8, "verifier.workers": 0})
     record_config(tmp_path, changed, resuming=True)
     assert json.loads((tmp_path / "config.json").read_text())["log"]["every"] == 3
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from scope_jax import plots
 from scope_jax.report import find_runs, format_tables, table_rows, uneven_seeds, write_report
 
 HALVES = {
@@ -99,6 +100,38 @@ def test_what_a_run_did_not_measure_is_no_zero(runs):
     rows = rows_of(runs)
     assert rows["base"]["op_accuracy"]["carry"] is None
     assert "| base " in format_tables([rows["base"]], [])
+
+
+def test_what_only_a_later_seed_measured_is_in_the_means(tmp_path):
+    """The first seed may lack a kind of equation, or have met no group with a signal in a stage."""
+    first = write_run(tmp_path, "scope", 0, op_accuracy={"plain": 0.8})
+    rows = [json.loads(line) for line in (first / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | {"eta_r": None} if row["stage"] == "qpr" else row for row in rows]
+    (first / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_run(tmp_path, "scope", 1)
+    row = rows_of(tmp_path)["scope"]
+    assert row["op_accuracy"] == pytest.approx({"plain": 0.85, "carry": 0.5})
+    assert row["eta_r_by_stage"] == pytest.approx({"asr": 0.8, "qpr": 0.4})
+
+
+def test_errors_by_kind_stand_under_their_own_heads(runs):
+    lines = [line.split("|") for line in format_tables(table_rows(find_runs(runs)[0]), []).splitlines()]
+    [head] = [line for line in lines if "format errors" in "".join(line)]
+    row = next(line for line in lines[lines.index(head) :] if line[1:2] and line[1].strip() == "GRPO")
+    named = {name.strip(): cell.strip() for name, cell in zip(head, row, strict=True) if name.strip()}
+    assert named == {
+        "method": "GRPO", "plain right %": "90.0", "carry right %": "50.0", "format errors %": "2.0", "cut off %": "1.0"
+    }  # fmt: skip
+
+
+def test_a_curve_is_of_its_own_methods_runs(runs, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "write_plots", lambda output, curves: drawn.append(curves))
+    write_report(runs)
+    found = {label: [{row["stage"] for row in run} for run in every] for label, every in drawn[0].items()}
+    assert found == {
+        "GRPO": [{"outcome"}] * 3, "ASR only": [{"asr"}] * 3, "SCOPE-RL": [{"asr", "qpr"}] * 3, "mixed": [{"mixed"}] * 3
+    }  # fmt: skip
 
 
 def test_one_seed_has_no_spread(tmp_path):

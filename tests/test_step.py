@@ -214,7 +214,7 @@ def test_a_step_samples_from_the_states_parameters_with_a_key_that_only_its_numb
 
 
 def test_the_update_takes_what_the_stage_paid_and_starts_at_the_first_completion_column(steps):
-    """Behind the scaffold's width, not the plain prompt's: the columns between hold padding whose logits cost as much."""
+    """Behind the scaffold's width, not the plain prompt's: padding in between would cost as much as text."""
     _, staged, [update], [(state, (experience, batch, advantages), measured)] = steps([0])
     paid, start = staged[0]["paid"], update["start"]
     assert update["rewards"] is paid.rewards and update["valid"] is paid.valid

@@ -20,7 +20,8 @@ def load_tokenizer(folder: str | pathlib.Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # damaged files end in errors of many libraries; the first line says what is wrong
-        raise ValueError(f"{folder}: the tokenizer cannot be read: {str(error).splitlines()[0]}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{folder}: the tokenizer cannot be read: {reason}") from error
     if not tokenizer.chat_template:
         raise ValueError(f"{folder}: no chat template; add the checkpoint's chat_template.jinja")
     if tokenizer.eos_token_id is None:

@@ -4,6 +4,7 @@ import re
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from scope_jax.qwen3 import tokenizer as tokenizer_module
 from scope_jax.qwen3.tokenizer import load_tokenizer
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
@@ -44,10 +45,31 @@ def test_a_damaged_file_is_one_line_that_names_the_folder(tmp_path, name):
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"), [(OSError("first\nsecond"), "first"), (AssertionError(), "AssertionError")]
+)
+def test_a_library_error_of_many_lines_or_none_is_one_line_and_the_network_is_not_asked(
+    tmp_path, monkeypatch, error, reason
+):
+    class Library:
+        @staticmethod
+        def from_pretrained(folder, *, local_files_only):
+            assert local_files_only
+            raise error
+
+    write_tokenizer(tmp_path)
+    monkeypatch.setattr(tokenizer_module, "AutoTokenizer", Library)
+    with pytest.raises(ValueError) as caught:
+        load_tokenizer(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: the tokenizer cannot be read: {reason}"
+
+
 def test_a_tokenizer_without_chat_template_or_end_token_is_refused(tmp_path):
     write_tokenizer(tmp_path)
     with pytest.raises(ValueError, match="no chat template"):
         load_tokenizer(tmp_path)
+    write_tokenizer(tmp_path, chat_template=TEMPLATE, eos_token="a")
+    assert load_tokenizer(tmp_path).eos_token_id == 0  # an end token too
     write_tokenizer(tmp_path, chat_template=TEMPLATE, eos_token=None)
     with pytest.raises(ValueError, match="field eos_token is missing"):
         load_tokenizer(tmp_path)

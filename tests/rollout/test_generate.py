@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import importlib
 import itertools
 
@@ -171,6 +172,27 @@ def test_a_prompt_of_one_token_is_continued_from_that_token(tiny_config, tiny_pa
     rows = [row for row, name in enumerate(LAYOUTS) if name.startswith("one_token")]
     logits = forward(tiny_params, tiny_config, PROMPTS[MASK & (MASK.sum(axis=1, keepdims=True) == 1)][:, None])
     assert [completions(greedy)[row][0] for row in rows] == logits[:, 0].argmax(axis=-1).tolist()
+
+
+def test_the_smallest_nucleus_is_the_likeliest_token(tiny_config, tiny_params, greedy):
+    rollout = sample_groups(tiny_params, tiny_config, group=1, top_p=1e-6)
+    np.testing.assert_array_equal(rollout.tokens, greedy.tokens)
+
+
+def test_the_cache_has_the_precision_of_the_activations(monkeypatch, tiny_config, tiny_params):
+    """A wider one would take twice the memory, and sample from other logits than those that are trained."""
+    module, caches = importlib.import_module("scope_jax.rollout.generate"), []
+    forward = module.hidden_states
+
+    def watched(*args, **options):
+        caches.extend(args[6:7])
+        return forward(*args, **options)
+
+    monkeypatch.setattr(module, "hidden_states", watched)
+    half = dataclasses.replace(tiny_config, dtype="bfloat16")
+    sample = functools.partial(generate, samples_per_prompt=2, max_new_tokens=N, eos_ids=EOS)
+    jax.eval_shape(lambda params: sample(params, half, PROMPTS, MASK, jax.random.key(0)), tiny_params)
+    assert caches and all(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(caches))
 
 
 def test_a_row_may_end_at_its_first_token(greedy):

@@ -39,7 +39,10 @@ def make_mesh(sizes: Mapping[str, int] | str = "data=-1", devices: Sequence[jax.
     shape = _fill([given.get(axis, 1) for axis in AXES], len(devices))
     if math.prod(shape) != len(devices):
         product = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, shape, strict=True))
-        raise ValueError(f"mesh {product} needs {math.prod(shape)} devices, there are {len(devices)}")
+        raise ValueError(
+            f"mesh {product} needs {math.prod(shape)} devices, there are {len(devices)}; "
+            "set --config.mesh, for example data=-1 for all of them"
+        )
     # Auto: the compiler propagates shardings; newer versions of jax default to explicit axes.
     return jax.make_mesh(tuple(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices)
 

@@ -14,12 +14,12 @@ from scope_jax.data.records import PROBLEM_FIELDS, BadLine, Problem, RecordError
 
 
 class ScopeProblems(tfds.core.GeneratorBasedBuilder):
-    """Problems with their scaffolds, one example each, all in one split."""
+    """Problems with their scaffolds, one example each."""
 
     VERSION = tfds.core.Version("1.0.0")
 
-    def __init__(self, *, problems: Iterable[Problem] = (), split: str = "train", **kwargs: Any):
-        self._problems, self._split = tuple(problems), split
+    def __init__(self, *, splits: dict[str, tuple[Problem, ...]] | None = None, **kwargs: Any):
+        self._splits = splits or {"train": ()}
         super().__init__(**kwargs)
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -33,7 +33,7 @@ class ScopeProblems(tfds.core.GeneratorBasedBuilder):
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Iterator]:
         del dl_manager  # nothing is downloaded
-        return {self._split: self._generate_examples()}
+        return {split: self._generate_examples(problems) for split, problems in self._splits.items()}
 
     def _log_download_bytes(self) -> None:
         """Nothing is downloaded, and the base class prints that it is."""
@@ -41,14 +41,23 @@ class ScopeProblems(tfds.core.GeneratorBasedBuilder):
     def _log_download_done(self) -> None:
         """Callers say it in their own words."""
 
-    def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for position, problem in enumerate(self._problems):
+    def _generate_examples(self, problems: Iterable[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for position, problem in enumerate(problems):
             yield position, to_record(problem) | {"level": problem.level or ""}
 
 
 def prepare(problems: Iterable[Problem], data_dir: str | os.PathLike, *, split: str = "train") -> pathlib.Path:
-    """Writes problems as a TFDS data set under `data_dir`, in place of one that is there; returns its folder."""
-    builder = ScopeProblems(problems=problems, split=split, data_dir=os.fspath(data_dir), file_format="array_record")
+    """Writes problems as one split of a TFDS data set under `data_dir`; returns its folder.
+
+    A split of that name is replaced; others that are there stay, written anew, for TFDS replaces data sets as a whole.
+    """
+    splits = {split: tuple(problems)}
+    place = pathlib.Path(ScopeProblems(data_dir=os.fspath(data_dir), file_format="array_record").data_path)
+    if (place / "dataset_info.json").is_file():
+        for other in tfds.builder_from_directory(os.fspath(place)).info.splits:
+            if other != split:
+                splits[other] = tuple(load(place, split=other)[0])
+    builder = ScopeProblems(splits=splits, data_dir=os.fspath(data_dir), file_format="array_record")
     # By default TFDS keeps what it finds, and the caller would train on yesterday's problems.
     fresh = tfds.download.DownloadConfig(
         download_mode=tfds.download.GenerateMode.REUSE_CACHE_IF_EXISTS, try_download_gcs=False

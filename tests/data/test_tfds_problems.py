@@ -107,3 +107,13 @@ def test_files_that_need_tensorflow_are_refused_with_the_cure(prepared, monkeypa
     monkeypatch.setattr(tfds.core.DatasetInfo, "file_format", tfds.core.FileFormat.TFRECORD)
     with pytest.raises(ValueError, match="tfrecord, which need TensorFlow; .*array_record"):
         tfds_problems.load(prepared)
+
+
+def test_a_second_split_is_added_and_a_split_of_the_same_name_replaced(tmp_path):
+    tfds_problems.prepare(PROBLEMS, tmp_path, split="train")
+    tfds_problems.prepare(PROBLEMS[:2], tmp_path, split="test")
+    assert tfds_problems.load(tmp_path, split="train") == (PROBLEMS, [])
+    assert tfds_problems.load(tmp_path, split="test") == (PROBLEMS[:2], [])
+    tfds_problems.prepare(PROBLEMS[2:], tmp_path, split="test")
+    assert tfds_problems.load(tmp_path, split="train") == (PROBLEMS, [])
+    assert tfds_problems.load(tmp_path, split="test") == (PROBLEMS[2:], [])

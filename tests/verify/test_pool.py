@@ -42,6 +42,14 @@ def test_a_hung_row_costs_its_limit_and_spoils_no_other_row(verifier):
     assert time.monotonic() - begin < 60
 
 
+def test_the_limit_of_a_row_is_wall_time_from_the_moment_a_worker_takes_it(quick):
+    verifier = quick(workers=1)
+    assert verifier.check_answers(["x+1"], ["1+x"]) == [Result.right]  # it is ready
+    begin = time.monotonic()
+    assert verifier.check_answers(["hang"], ["7"], timeout=0.6) == [Result.timed_out]
+    assert 0.6 <= time.monotonic() - begin < 4.0
+
+
 def test_more_hung_rows_than_workers_do_not_use_up_the_pool(quick):
     hung = ["7", "8", "9", "10", "11"]  # five rows: only their gold answers differ
     results = quick().check_answers(["hang"] * 5 + ["x+5"], [*hung, "5+x"])
@@ -152,6 +160,7 @@ def test_a_worker_cannot_use_more_memory_than_its_limit():
     try:
         # math-verify takes the lack of memory for an answer that it cannot evaluate, which is never a right one.
         assert worker.check("2^{2^{40}}", "5", 120.0) in (Result.timed_out, Result.wrong)
+        assert f"Max address space         {limit} " in pathlib.Path(f"/proc/{worker.pid}/limits").read_text()
         status = pathlib.Path(f"/proc/{worker.pid}/status").read_text()
         assert 1024 * int(status.split("VmPeak:")[1].split()[0]) <= limit
         assert worker.check("x+2", "2+x", 60.0) is Result.right  # the same worker, or its successor

@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -202,9 +203,11 @@ def _inside_brackets(lower, command) -> Bool[Array, "B S"]:
     """
     opens, closes = (command & shift(lower == ord(bracket), 1) for bracket in "[]")
 
-    begin, end = (command & (window_keys(lower, len(text)) == jnp.uint32(text_key(text))) for text in ("\\begin{", "\\end{"))
-    last, begins = _last_with(begin | end, begin)
-    name_start = last + jnp.where(begins, len("\\begin{"), len("\\end{"))
+    begin, end = "\\begin{", "\\end{"
+    keys = (window_keys(lower, len(text)) == jnp.uint32(text_key(text)) for text in (begin, end))
+    is_begin, is_end = (command & key for key in keys)
+    last, begins = _last_with(is_begin | is_end, is_begin)
+    name_start = last + jnp.where(begins, len(begin), len(end))
     key = shift(span_keys(lower, name_start), -1)  # of the name that ends before each place
     key = jnp.where(shift(lower, -1) == ord("*"), shift(key, -1), key)
     display = jnp.zeros(lower.shape, bool)
@@ -216,47 +219,50 @@ def _inside_brackets(lower, command) -> Bool[Array, "B S"]:
 
     depth = jnp.cumsum(opens.astype(jnp.int32) - closes.astype(jnp.int32), axis=1)
     before = shift(depth, -1)
-    return (lax.cummin(before, axis=1) < before) & (lax.cummin(depth, axis=1, reverse=True) < before)
+    lowest = lax.cummin(jnp.stack([before, depth[:, ::-1]]), axis=2)  # so far, and from here on
+    return (lowest[0] < before) & (lowest[1, :, ::-1] < before)
 
 
 def _inside_pairs(lower, mask, solid, newlines, command) -> Bool[Array, "B S"]:
-    """True behind the first and up to the second of a pair of fences or `$$`.
-
-    The rows of the three kinds are laid one below the other, to compile each scan once. A mark stands for its last byte.
-    """
-    rows, size = lower.shape
-    place, kinds = jnp.arange(size), np.frombuffer(b"`~$", np.uint8)
-    is_fence = jnp.repeat(kinds != ord("$"), rows)[:, None]
-
-    def each(x):
-        return jnp.tile(x, (len(kinds), 1))
-
-    def behind(x, outside=size):
-        return shift(x, 1).at[:, -1].set(outside)
-
-    character = (lower == kinds[:, None, None]).reshape(-1, size)
-    wanted = [character, (lower == ord("\n")) | ~mask, mask & ~is_any(lower, " \t\r"), solid]
-    ahead = next_true(jnp.concatenate(wanted))
-    next_character, line_end, next_word, next_solid = jnp.split(ahead, [3 * rows, 4 * rows, 5 * rows])
+    """True behind the first and up to the second of a pair of fences or `$$`."""
+    size, kinds = lower.shape[1], np.frombuffer(b"`~$", np.uint8)
+    character = lower == kinds[:, None, None]
+    wanted = jnp.stack([(lower == ord("\n")) | ~mask, mask & ~is_any(lower, " \t\r"), solid])
+    *next_character, line_end, next_word, next_solid = jax.vmap(next_true)(jnp.concatenate([character, wanted]))
     blank_before = shift(last_true(~is_any(lower, " \t")), -1).at[:, 0].set(-1)
     line_start = at(lower, blank_before, ord("\n")) == ord("\n")
-    parts = each(at(newlines, behind(next_solid), 2 * size) - newlines >= 2)  # a blank line follows, or nothing
+    bare = _behind(next_word, size) >= line_end  # nothing more on this line
+    parts = at(newlines, _behind(next_solid, size), 2 * size) - newlines >= 2  # a blank line follows, or nothing
+    shared = (line_start, line_end, bare, parts, shift(command, -2))
+    each = jax.vmap(_inside_pairs_of, in_axes=(0, 0, 0, None))
+    return jnp.any(each(character, jnp.stack(next_character), kinds != ord("$"), shared), axis=0)
 
-    before, starts_line = _last_with(~character, each(behind(line_start, False)))  # the run begins behind it
-    last, length = character & ~shift(character, 1), place - before
-    fence = (length >= 3) & (starts_line | (before < 0)) & (behind(next_character) >= each(line_end))
-    marks = last & jnp.where(is_fence, fence, (length == 2) & ~shift(each(command), -2))
+
+def _inside_pairs_of(character, next_character, is_fence, shared) -> Bool[Array, "B S"]:
+    """`_inside_pairs` of one kind, made of a character. A mark stands for its last byte."""
+    line_start, line_end, bare, parts, escaped = shared
+    size = character.shape[1]
+    place = jnp.arange(size)
+    before, starts_line = _last_with(~character, _behind(line_start, False))  # the run of characters begins behind it
+    length, last = place - before, character & ~shift(character, 1)
+    more = _behind(next_character, size) < line_end  # of them on this line
+    fence = (length >= 3) & (starts_line | (before < 0)) & ~more
+    marks = last & jnp.where(is_fence, fence, (length == 2) & ~escaped)
 
     # The next mark, and whether it closes this one.
-    code = jnp.where(~is_fence | each(behind(next_word) >= line_end), 1, 0) + jnp.where(parts, 2, 0)
-    second = behind(lax.cummin(jnp.where(marks, 4 * place + code, 4 * size), axis=1, reverse=True), 4 * size)
+    code = jnp.where(~is_fence | bare, 1, 0) + jnp.where(parts, 2, 0)
+    second = _behind(lax.cummin(jnp.where(marks, 4 * place + code, 4 * size), axis=1, reverse=True), 4 * size)
     closed = marks & (second % 2 == 1) & (second // 4 - place <= LONG_BLOCK) & ((second % 4 >= 2) | ~parts)
 
     # Marks are taken two by two. One that the next does not close is passed over, and counting starts anew there.
     number, last_closed = jnp.cumsum(marks, axis=1), _last_with(marks, closed)[1]
     anew = lax.cummax(jnp.where(marks & ~shift(last_closed, -1), number, 0), axis=1)
-    inside = shift(last_closed & ((number - anew) % 2 == 0), -1)
-    return jnp.any(inside.reshape(len(kinds), rows, size), axis=0)
+    return shift(last_closed & ((number - anew) % 2 == 0), -1)
+
+
+def _behind(x, outside) -> Array:
+    """What stands one place on; `outside` behind the last."""
+    return shift(x, 1).at[:, -1].set(outside)
 
 
 def _last_with(condition, fact) -> tuple[Int[Array, "B S"], Bool[Array, "B S"]]:

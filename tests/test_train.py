@@ -153,9 +153,9 @@ def loop(monkeypatch):
         measured["generated_tokens"] = jnp.int32(10 + step)
         return state, (experience, take(table, np.arange(2)), jnp.zeros((2, 2))), measured
 
-    def evaluate(policy, table, tokenizer, key, config, settle, judge):
+    def evaluate(policy, table, tokenizer, key, config, settle, judge, second):
         evaluations.append((policy.params, table.problems, jax.random.key_data(key).tolist()))
-        return {"accuracy": 0.5}, []
+        return {"accuracy": 0.5, "n": 1, "problems": 1, "undecided": 0, "intervals": {}}, []
 
     for name, stub in (("train_step", train_step), ("evaluate", evaluate), ("Checkpoints", Waiting)):
         monkeypatch.setattr(train, name, stub)
@@ -196,7 +196,8 @@ def test_a_run_stops_anywhere_and_goes_on_with_its_stages_counts_and_parameters(
 
     measures = json.loads((tmp_path / "eval.json").read_text())
     assert measures.pop("train_seconds") > 0
-    assert measures == {"accuracy": 0.5, "method": "scope", "seed": 4, "updates": 5, "generated_tokens": 60}
+    stubbed = {"accuracy": 0.5, "n": 1, "problems": 1, "undecided": 0, "intervals": {}}
+    assert measures == stubbed | {"method": "scope", "seed": 4, "updates": 5, "generated_tokens": 60}
     assert key == jax.random.key_data(jax.random.key(9)).tolist()  # the same completions for every seed of training
     assert (len(steps[0][2]), len(problems)) == (16, 8) and not {p.id for p in steps[0][2]} & {p.id for p in problems}
     _, saved = qwen3.load(tmp_path / "model")

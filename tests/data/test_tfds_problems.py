@@ -76,14 +76,6 @@ def test_everything_works_without_tensorflow_installed(tmp_path):
     assert load_jsonl(tmp_path / "out.jsonl")[0] == PROBLEMS
 
 
-def test_preparing_again_replaces_what_was_there(tmp_path):
-    tfds_problems.prepare(PROBLEMS, tmp_path)
-    tfds_problems.prepare(PROBLEMS[:2], tmp_path, split="test")
-    assert tfds_problems.load(tmp_path, split="test") == (PROBLEMS[:2], [])
-    with pytest.raises(ValueError, match="no split 'train'; it has test"):
-        tfds_problems.load(tmp_path)
-
-
 def test_no_data_set_and_more_than_one_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds 0 prepared"):
         tfds_problems.load(tmp_path)
@@ -117,3 +109,5 @@ def test_a_second_split_is_added_and_a_split_of_the_same_name_replaced(tmp_path)
     tfds_problems.prepare(PROBLEMS[2:], tmp_path, split="test")
     assert tfds_problems.load(tmp_path, split="train") == (PROBLEMS, [])
     assert tfds_problems.load(tmp_path, split="test") == (PROBLEMS[2:], [])
+    with pytest.raises(ValueError, match="no split 'validation'; it has"):
+        tfds_problems.load(tmp_path, split="validation")

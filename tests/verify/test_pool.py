@@ -241,9 +241,9 @@ def test_each_process_of_a_distributed_job_has_its_own_verifier():
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     environment = {**os.environ, "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", PROCESS, address]
     jobs = [
-        subprocess.Popen([sys.executable, "-c", PROCESS, address, n], env=environment, stdout=subprocess.PIPE, text=True)
-        for n in ("0", "1")
+        subprocess.Popen([*command, n], env=environment, stdout=subprocess.PIPE, text=True) for n in ("0", "1")
     ]
     try:
         printed = [job.communicate(timeout=240)[0].splitlines()[-1] for job in jobs]

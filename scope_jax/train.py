@@ -23,6 +23,7 @@ from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.metrics import MetricsWriter, require_finite
 from scope_jax.policy.update import make_optimizer
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
 from scope_jax.step import begin_stage, initial_state, place_of, train_step
 from scope_jax.verify.settle import make_settle
 
@@ -33,9 +34,11 @@ def rollout_rows(experience, batch, advantages, tokenizer, count: int, stage: st
     rows = np.linspace(0, experience.rewards.size - 1, min(count, experience.rewards.size)).astype(int)
     picked = jax.tree.map(lambda x: x[rows], (experience.rollout, experience.labels))
     rollout, labels = jax.device_get(picked)
-    rewards, advantages, routed, valid = jax.device_get(
-        (experience.rewards.reshape(-1), advantages.reshape(-1), experience.routed, experience.valid.reshape(-1))
+    rewards, outcome, advantages, valid = jax.device_get(
+        [x.reshape(-1) for x in (experience.rewards, experience.outcome, advantages, experience.valid)]
     )
+    routed = np.asarray(experience.routed)
+    verdicts = np.where(valid, np.where(outcome == 1, RIGHT, WRONG), UNDECIDED)
     return [
         {
             "stage": stage,
@@ -43,6 +46,8 @@ def rollout_rows(experience, batch, advantages, tokenizer, count: int, stage: st
             "routed": bool(routed[row // group]),
             "prompt": tokenizer.decode(rollout.tokens[i][(rollout.segment_ids[i] > 0) & ~rollout.mask[i]]),
             "completion": tokenizer.decode(rollout.tokens[i][rollout.mask[i]], skip_special_tokens=True),
+            # Of a routed row, `outcome` is that of the rollout it replaced.
+            "verdicts": None if routed[row // group] else [verdicts[row]],
             "labels": None if labels is None else labels[0][i][labels[1][i]],
             "reward": rewards[row] if valid[row] else None,
             "advantage": advantages[row],

@@ -23,6 +23,7 @@ from scope_jax.data import convert
 from scope_jax.data.batches import take
 from scope_jax.metrics import NonFiniteError, read_jsonl
 from scope_jax.overrides import SetupError
+from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
 from scope_jax.rollout import Rollout
 from scope_jax.scope import Experience
 
@@ -118,6 +119,10 @@ def test_the_rollout_log_shows_each_rollout_with_its_own_problem_text_and_pay():
     assert [row["length"] for row in rows] == [3, 2, 3, 1]
     assert [list(row["labels"]) for row in rows] == [[0, 1], [2], [], [2, 3]]
     assert [row["reward"] for row in rows] == [0.5, 0.25, None, 0.0]  # an undecided row was paid nothing, not 0
+    assert [row["verdicts"] for row in rows] == [[WRONG], [WRONG], None, None]
+    plain = experience_of(tokens, mask, segment_ids, routed=np.zeros(2, bool), outcome=jnp.array([[1.0, 0.0], [0.0, 1.0]]))
+    logged = train.rollout_rows(plain, Batch, advantages, Words(), 10, "outcome")
+    assert [row["verdicts"] for row in logged] == [[RIGHT], [WRONG], [UNDECIDED], [RIGHT]]
     assert [row["advantage"] for row in rows] == [1.0, -1.0, 0.0, 2.0]
     few = train.rollout_rows(experience_of(tokens, mask, segment_ids, labels=None), Batch, advantages, Words(), 2, "asr")
     assert [row["completion"] for row in few] == ["12 13", ""] and few[0]["labels"] is None  # spread over the problems

@@ -60,8 +60,8 @@ def test_space_dollars_and_latex_spacing_between_tokens_never_matter(tokens, dat
 
 @given(st.text(max_size=60))
 @settings(max_examples=300, deadline=None)
-def test_any_text_has_a_normal_form(text):
-    normal_form(text)
+def test_any_text_has_a_normal_form_that_space_does_not_change(text):
+    assert normal_form(f" {text}") == normal_form(text)
 
 
 def test_groups_hold_every_place_of_a_problem():

@@ -28,7 +28,7 @@ SUBS = (SubQuestion("What is a?", "61"), SubQuestion("What is b?", "56"))
 CHAIN = Problem("p0", "a=54+7. b=a-5. c=b+8. What is c?", "64", scaffold=SUBS)
 PLAIN = Problem("p1", "a=11+2. What is a?", "13")  # no scaffold
 EASY = Problem("p2", "a=20+3. b=a+4. What is b?", "27", scaffold=(SubQuestion("What is a?", "23"),))
-PROOF = Problem("p3", "a=9+0. What is its root?", "\\sqrt{9}")
+PROOF = Problem("p3", "a=9+0. What is its root?", "\\sqrt[3]{27}")
 GOOD = "a=54+7=61.\n[SUB-1 ANSWER] 61\n\nb=61-5=56.\n[SUB-2 ANSWER] 56\n\nc=56+8=64.\n[MAIN ANSWER] 64"
 FIRST_ONLY = GOOD.replace("SUB-2 ANSWER] 56", "SUB-2 ANSWER] 46")  # the chain breaks at the second slot
 WORDY = "a=20+3=23.\n\nSo a is 23.\n\nWait, let me redo that.\n\na=20+3=23.\n\nb=23+4=27.\nAnswer: 27"
@@ -156,7 +156,7 @@ def test_routed_or_not_an_update_sees_one_shape(run):
 
 
 def test_an_undecided_answer_is_masked_out_never_paid_as_zero(run):
-    plain = {PROOF: ["Answer: 3", "Answer: \\sqrt{9}"], EASY: [SHORT, SHORT]}
+    plain = {PROOF: ["Answer: 3", "Answer: \\sqrt[3]{27}"], EASY: [SHORT, SHORT]}
     experience, _ = run("outcome", [PROOF, EASY], plain)
     assert not experience.valid[0, 0] and bool(experience.valid[1, 0])
 
@@ -174,7 +174,7 @@ def test_the_host_is_asked_about_undecided_rows_only(run):
     rewards_result = Result.right
     plain = {PROOF: ["Answer: 3", "Answer: 4"], EASY: [SHORT, "Answer: 1"]}
     experience, _ = run("outcome", [PROOF, EASY], plain, open_verifier=lambda: Host())
-    assert asked == [("3", "\\sqrt{9}"), ("4", "\\sqrt{9}")]
+    assert asked == [("3", "\\sqrt[3]{27}"), ("4", "\\sqrt[3]{27}")]
     np.testing.assert_allclose(experience.rewards, [[1, 1], [1, 0]])
     assert bool(experience.valid.all())
 

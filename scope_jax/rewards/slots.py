@@ -4,22 +4,28 @@ Where the answer stands (`scope_jax.verify.extract` follows the same table on th
 
 | rule                | answer                                                                                         |
 |---------------------|------------------------------------------------------------------------------------------------|
-| main answer         | the last marker `\boxed{` or `Answer:` of the completion decides, whichever stands later       |
+| thinking            | only text after the last `</think>` counts; a `<think>` behind it, so one that never closes,   |
+|                     | leaves no answer                                                                               |
+| main answer         | the last marker, `\boxed{` or `Answer:`, decides, whichever stands later; with `box="first"`   |
+|                     | the first box, and an `Answer:` line only where there is no box                                |
 | `\boxed{...}`       | the text up to the brace that closes it; braces inside are counted, `\{` and `\}` are not; of  |
-|                     | nested boxes, the inner one                                                                    |
-| `Answer: ...`       | the text up to the end of the line                                                             |
+|                     | nested boxes, the inner one; `\boxed {...}` is the same                                        |
+| `Answer: ...`       | the text up to the end of the line, without the asterisks of bold type around it;              |
+|                     | `**Answer**: ...` is the same                                                                  |
 | `[SUB-i ANSWER] ..` | the last such marker decides for slot i: text up to the end of the line or the next slot       |
-|                     | marker                                                                                         |
+|                     | marker, without asterisks around it                                                            |
 | `[MAIN ANSWER] ...` | the same, for the main slot of a scaffolded completion                                         |
-| a box inside a slot | the slot's answer is its last box                                                              |
+| a box inside a slot | the slot's answer is its last box; with `box="first"` its first                                |
 | unfinished          | a deciding box that never closes, or a line cut by the length limit, is no answer: an earlier  |
 |                     | marker never stands in for it                                                                  |
-| no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: WRONG                    |
+| no answer           | no marker, an unfinished one, or nothing but spaces, `$` and periods: as bad as a wrong one    |
 
 The prompt never counts: tokens outside the mask are passed over, and a marker that begins in the prompt is none.
-A slot is UNDECIDED when it does not end within WINDOW bytes, touches bytes that the token table is too narrow for, or
-holds an escaped brace before its end.
+A slot is UNDECIDED when it does not end within WINDOW bytes, touches bytes that the token table is too narrow for,
+holds an escaped brace before its end, or, where the first box counts, a nested box.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +33,7 @@ from jaxtyping import Array, Bool, Int, Int8
 
 from scope_jax.rewards.answers import UNDECIDED, WINDOW, WRONG, AnswerKey, compare
 from scope_jax.rewards.bytes import ByteView, TokenBytes, bytes_at, token_lengths
-from scope_jax.rewards.markers import ANSWER, BOX, BOX_TEXT, MAIN, MAIN_TEXT, last_markers
+from scope_jax.rewards.markers import ANSWER, BOX, BOX_TEXTS, MAIN, MAIN_TEXT, THINK, last_markers
 
 
 def _text_at(text: Array, pattern: bytes) -> Bool[Array, "R N"]:
@@ -35,6 +41,13 @@ def _text_at(text: Array, pattern: bytes) -> Bool[Array, "R N"]:
     padded = jnp.pad(text, ((0, 0), (0, len(pattern))))
     hits = [padded[:, i : i + text.shape[1]] == byte for i, byte in enumerate(pattern)]
     return jnp.all(jnp.stack(hits), axis=0)
+
+
+def _content_at(text: Array) -> Bool[Array, "R N"]:
+    """True where the content of a box begins."""
+    size = text.shape[1]
+    starts = [jnp.pad(_text_at(text, box), ((0, 0), (len(box), 0)))[:, :size] for box in BOX_TEXTS]
+    return functools.reduce(jnp.logical_or, starts)
 
 
 def _slot_marker_at(text: Array) -> Bool[Array, "R N"]:
@@ -60,6 +73,14 @@ def _line_end(view: ByteView, stops: Bool[Array, "R N"], ended: Bool[Array, "R"]
     return stop, cut, stop == size
 
 
+def _without_bold(text: Array, stop: Int[Array, "R"]) -> tuple[Int[Array, "R"], Int[Array, "R"]]:
+    """First column and one past the last of text[:stop] without the asterisks, spaces and periods around it."""
+    place = jnp.arange(text.shape[1])
+    inside, around = place < stop[:, None], jnp.isin(text, jnp.array(list(b" \t\r*"), jnp.uint8))
+    last = jnp.max(jnp.where(inside & ~around & (text != ord(".")), place, -1), axis=1)
+    return jnp.minimum(_first(inside & ~around), stop), last + 1
+
+
 def _box_end(view: ByteView, start: Int[Array, "R"], limit: Int[Array, "R"]):
     """Where the box whose content begins at `start` closes, whether it is unfinished, and whether that cannot be told.
 
@@ -79,6 +100,17 @@ def _box_end(view: ByteView, start: Int[Array, "R"], limit: Int[Array, "R"]):
     return stop, ~closed, escaped < jnp.where(closed, stop + 1, text.shape[1])
 
 
+def _after_thinking(last: Int[Array, "B K"], think: int) -> Int[Array, "B K"]:
+    """The places of markers that count: -1 before the end of the thinking, and in a row whose thinking never ends.
+
+    Args:
+      last: byte places of all kinds, as `last_markers` gives them.
+      think: column of the kind THINK; THOUGHT is the next.
+    """
+    opened, closed = last[:, think, None], last[:, think + 1, None]
+    return jnp.where((last > closed) & (opened <= closed), last, -1)
+
+
 def _windows(tokens, ends, table, places: Int[Array, "B K"]) -> ByteView:
     """The WINDOW bytes from each place on, as rows [B*K WINDOW]."""
     rows, slots = places.shape
@@ -87,22 +119,26 @@ def _windows(tokens, ends, table, places: Int[Array, "B K"]) -> ByteView:
     return jax.tree.map(lambda x: x.reshape(rows * slots, WINDOW), view)
 
 
-def _verdicts(view, start, stop, *, missing, unfinished, unknown, key) -> Int8[Array, "R"]:
-    """Verdict of each window: WRONG without an answer, UNDECIDED where the text cannot be told, else the comparison."""
-    touched = jnp.arange(WINDOW) <= stop[:, None]
-    unknown |= jnp.any(view.unsure & touched, axis=1)
+def _verdicts(view, start, stop, *, touched, missing, unfinished, unknown, key) -> Int8[Array, "R"]:
+    """Verdict of each window: WRONG without an answer, UNDECIDED where the text cannot be told, else the comparison.
+
+    `touched` is the last column that start and stop depend on.
+    """
+    unknown |= jnp.any(view.unsure & (jnp.arange(WINDOW) <= touched[:, None]), axis=1)
     verdict = jnp.where(unfinished, WRONG, compare(view.bytes, start, stop, key))
     verdict = jnp.where(unknown, UNDECIDED, verdict)
     return jnp.where(missing, WRONG, verdict).astype(jnp.int8)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="box")
 def verify_main(
     tokens: Int[Array, "B T"],
     mask: Bool[Array, "B T"],
     table: TokenBytes,
     key: AnswerKey,
     ended: Bool[Array, "B"] | None = None,
+    *,
+    box: str = "last",
 ) -> Int8[Array, "B"]:
     """Verdict on each completion's main answer: WRONG, RIGHT or UNDECIDED.
 
@@ -112,6 +148,7 @@ def verify_main(
       table: the bytes of each token.
       key: gold answers of shape [B], from `AnswerKey.from_strings(list of str)`.
       ended: False where the length limit cut the completion, so that its last line may be unfinished; all True if None.
+      box: "last" or "first": which of several boxes counts.
 
     Raises:
       ValueError: the key is not one answer a row.
@@ -121,19 +158,23 @@ def verify_main(
     ended = jnp.ones(tokens.shape[0], bool) if ended is None else ended
     lengths = token_lengths(tokens, mask, table)
     ends = jnp.cumsum(lengths, axis=1)
-    last = last_markers(tokens, lengths, table.markers, BOX, 2)
-    place = jnp.max(last, axis=1)
-    boxed = last[:, BOX] >= last[:, ANSWER]
+    last = last_markers(tokens, lengths, table.markers, slice(BOX, MAIN), first_box=box == "first")
+    last = _after_thinking(last, THINK)
+    boxed = last[:, BOX] >= (0 if box == "first" else last[:, ANSWER])
+    place = jnp.where(boxed, last[:, BOX], last[:, ANSWER])
     view = _windows(tokens, ends, table, place[:, None])
     line_stop, line_cut, line_unknown = _line_end(view, view.bytes == ord("\n"), ended)
     text_stop = _first(~view.mask)
-    start = jnp.zeros_like(place)
-    box_stop, box_open, box_unknown = _box_end(view, start, text_stop)
+    line_start, line_end = _without_bold(view.bytes, line_stop)
+    box_stop, box_open, box_unknown = _box_end(view, jnp.zeros_like(place), text_stop)
     box_unknown |= box_open & (text_stop == WINDOW)
+    if box == "first":
+        box_unknown |= jnp.any(_content_at(view.bytes) & (jnp.arange(WINDOW) <= box_stop[:, None]), axis=1)
     return _verdicts(
         view,
-        start,
-        jnp.where(boxed, box_stop, line_stop),
+        jnp.where(boxed, 0, line_start),
+        jnp.where(boxed, box_stop, line_end),
+        touched=jnp.where(boxed, box_stop, line_stop),
         missing=place < 0,
         unfinished=jnp.where(boxed, box_open, line_cut),
         unknown=jnp.where(boxed, box_unknown, line_unknown),
@@ -141,13 +182,15 @@ def verify_main(
     )
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="box")
 def verify_slots(
     tokens: Int[Array, "B T"],
     mask: Bool[Array, "B T"],
     table: TokenBytes,
     key: AnswerKey,
     ended: Bool[Array, "B"] | None = None,
+    *,
+    box: str = "last",
 ) -> Int8[Array, "B M1"]:
     """Verdict on each slot of scaffolded completions, the main answer last; WRONG on slots that a row does not have.
 
@@ -157,6 +200,7 @@ def verify_slots(
       table: the bytes of each token.
       key: gold answers of shape [B M+1], from `AnswerKey.from_strings(list of lists)`.
       ended: False where the length limit cut the completion, so that its last line may be unfinished; all True if None.
+      box: "last" or "first": which of several boxes counts.
 
     Raises:
       ValueError: the key is not of shape [B M+1], or M is more than the table's `max_subs`.
@@ -170,20 +214,26 @@ def verify_slots(
     ended = jnp.ones(rows, bool) if ended is None else ended
     lengths = token_lengths(tokens, mask, table)
     ends = jnp.cumsum(lengths, axis=1)
-    last = jnp.roll(last_markers(tokens, lengths, table.markers, MAIN, slots), -1, axis=1)
+    last = _after_thinking(last_markers(tokens, lengths, table.markers, slice(THINK, MAIN + slots)), 0)
+    last = jnp.roll(last[:, MAIN - THINK :], -1, axis=1)
     view = _windows(tokens, ends, table, last)
     stops = (view.bytes == ord("\n")) | _slot_marker_at(view.bytes)
     stop, cut, unknown = _line_end(view, stops, jnp.repeat(ended, slots))
 
     place = jnp.arange(WINDOW)
-    boxes = _text_at(view.bytes, BOX_TEXT) & (place + len(BOX_TEXT) <= stop[:, None])
+    boxes = _content_at(view.bytes) & (place <= stop[:, None])
     boxed = jnp.any(boxes, axis=1)
-    start = jnp.where(boxed, jnp.max(jnp.where(boxes, place, 0), axis=1) + len(BOX_TEXT), 0)
-    box_stop, box_open, box_unknown = _box_end(view, start, stop)
+    box_start = _first(boxes) if box == "first" else jnp.max(jnp.where(boxes, place, 0), axis=1)
+    box_stop, box_open, box_unknown = _box_end(view, box_start, stop)
+    if box == "first":
+        box_unknown |= jnp.any(boxes & (place > box_start[:, None]) & (place <= box_stop[:, None]), axis=1)
+    closed = boxed & ~box_open
+    line_start, line_end = _without_bold(view.bytes, stop)
     verdict = _verdicts(
         view,
-        start,
-        jnp.where(boxed & ~box_open, box_stop, stop),
+        jnp.where(boxed, box_start, line_start),
+        jnp.where(closed, box_stop, line_end),
+        touched=jnp.where(closed, box_stop, stop),
         missing=last.reshape(-1) < 0,
         unfinished=jnp.where(boxed, box_open, cut),
         unknown=unknown | (boxed & box_unknown),

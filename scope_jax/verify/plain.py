@@ -1,8 +1,9 @@
-"""What can be checked without algebra: equal texts, plain numbers, words; and what algebra must not be let loose on."""
+"""What can be checked without algebra: the canonical forms; and what algebra must not be let loose on."""
 
 import re
 
-from scope_jax.verify.numbers import parse_number, trim_answer
+from scope_jax.verify import forms
+from scope_jax.verify.numbers import trim_answer
 from scope_jax.verify.result import Result
 
 LONGEST = 500  # characters of an answer that algebra is tried on
@@ -13,7 +14,6 @@ _HOSTILE = re.compile(
     r"|[0-9)}]\s*(?:\^|\*\*)\s*[{(]?\s*[0-9.]+\s*[})]?\s*(?:\^|\*\*)"
     r"|[0-9]{4,}\s*[)}]*\s*!|!\s*[)}]*\s*!"
 )
-_WORDS = re.compile(r"[A-Za-z]+(?:[ '-][A-Za-z]+)*")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _SAME = (
     ("\\dfrac", "\\frac"),
@@ -39,22 +39,20 @@ def clean(answer: str) -> str:
 def plain_check(answer: str, gold: str) -> Result | None:
     """The verdict, or None where it takes algebra.
 
-    Two plain numbers compare by exact value, so `0.333333` is not `1/3`; words compare as text, whatever their case.
+    Answers of the forms of `scope_jax.verify.forms` compare by exact value, so `0.333333` is not `1/3`; words compare
+    as text, whatever their case.
     """
-    answer, gold = clean(answer), clean(gold)
-    if not trim_answer(gold):
+    given, expected = forms.read(answer), forms.read(gold)
+    if not trim_answer(expected.text):
         return Result.unreadable_gold
+    same = forms.compare(given, expected)
+    if same is not None:
+        return Result.right if same else Result.wrong
+    if len(given.words) >= 3 and sorted(given.words) == sorted(expected.words):  # equal only as products of letters
+        return Result.wrong
+    answer, gold = clean(answer), clean(gold)
     if answer == gold:
         return Result.right
-    numbers = parse_number(answer), parse_number(gold)
-    if None not in numbers:
-        return Result.right if numbers[0] == numbers[1] else Result.wrong
-    choice = gold.strip("()").upper()
-    if re.fullmatch("[A-Z]", choice) and re.fullmatch(r"\(?[A-Za-z]\)?", answer):
-        return Result.right if answer.strip("()").upper() == choice else Result.wrong
-    # As algebra, words are products of letters and all anagrams are equal.
-    if _WORDS.fullmatch(answer) and _WORDS.fullmatch(gold) and max(map(len, re.split("[ '-]", gold))) >= 3:
-        return Result.right if answer.lower() == gold.lower() else Result.wrong
     if (":" in answer) != (":" in gold):  # a time or a ratio is no number
         return Result.wrong
     if len(answer) > LONGEST or _HOSTILE.search(answer):

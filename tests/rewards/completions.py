@@ -4,7 +4,7 @@ import numpy as np
 
 from scope_jax.rewards.bytes import token_spellings
 
-PROMPT = "Put it in \\boxed{7}.\nAnswer: 7\n[SUB-1 ANSWER] 7\n[MAIN ANSWER] 7\n"  # never counts
+PROMPT = "Put it in \\boxed{7}.\nAnswer: 7\n[SUB-1 ANSWER] 7\n[MAIN ANSWER] 7\n<think>\n\n</think>\n\n"  # never counts
 PLAIN = ["0", "7", "12", "-3", "94", "1234", "0.5", "3.5", "1/2", "-7/4", "100000", "61", "46"]
 TEXTS = [
     "\\sqrt{4}",
@@ -91,13 +91,20 @@ def piece(rng, gold, slots):
         lambda: f"\\boxed{{{answer}}}",
         lambda: f"Answer: {answer}\n",
         lambda: f"Answer:{answer}",
+        lambda: f"**Answer:** {answer}\n",
+        lambda: f"**Answer: {answer}**" + str(rng.choice(["", ".", "\n", ".\n"])),
+        lambda: f"**Answer**: **{answer}**\n",
+        lambda: f"\\boxed {{{answer}}}",
+        lambda: f"\\boxed{{1}}</think>\\boxed{{{answer}}}",
+        lambda: f"\\boxed{{{answer_text(rng, gold)}}} or \\boxed{{{answer}}}",
+        lambda: str(rng.choice(["</think>", "</think>\n\n", "<think>", "</think", "<think>\n\n</think>\n\n"])),
         lambda: f"\\boxed{{\\boxed{{{answer}}}}}",
         lambda: f"\\boxed{{{{{answer}}}}}",
         lambda: f"\\boxed{{{answer}",
         lambda: f"Answer: $\\boxed{{{answer}}}$.\n",
         lambda: str(
             rng.choice(
-                ["\\boxed", "\\boxe{5}", "\\boxed {5}", "Answer", "answer: 5\n", "AnsAnswer: 6\n", "\\\\boxed{6}"]
+                ["\\boxed", "\\boxe{5}", "\\boxed  {5}", "Answer", "answer: 5\n", "AnsAnswer: 6\n", "\\\\boxed{6}"]
             )
         ),
         lambda: str(
@@ -114,6 +121,8 @@ def piece(rng, gold, slots):
             lambda: f"[MAIN ANSWER] {answer}\n",
             lambda: f"[MAIN ANSWER] \\boxed{{{answer}}} so\n",
             lambda: f"[SUB-{i} ANSWER]{answer}",
+            lambda: f"**[SUB-{i} ANSWER]** {answer}\n**[MAIN ANSWER] {answer}**\n",
+            lambda: f"[SUB-{i} ANSWER] \\boxed{{{answer_text(rng, gold)}}} or \\boxed {{{answer}}}\n",
             lambda: str(
                 rng.choice(["[SUB-12 ANSWER] 5\n", "[SUB- ANSWER] 5\n", "[SUB-1 ANSWER 5\n", "[SUB-01 ANSWER] 5\n"])
             ),

@@ -28,7 +28,9 @@ def tokenizer():
     backend.train_from_iterator(corpus, trainer)
     backend.add_special_tokens([AddedToken("<|endoftext|>", special=True), AddedToken("<|im_end|>", special=True)])
     backend.add_tokens([AddedToken("<think>", special=False), AddedToken("Final Answer: \\boxed{", special=False)])
-    backend.add_tokens([AddedToken("5}.\n", special=False)])
+    backend.add_tokens([AddedToken("5}.\n", special=False), AddedToken("</think>", special=False)])
+    # Several markers in one token, in both orders.
+    backend.add_tokens([AddedToken("\\boxed{1}</think>\\boxed{", special=False), AddedToken("} or \\boxed{", special=False)])
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 

@@ -30,33 +30,67 @@ def inside_box(text, begin):
     return None
 
 
-def main_text(text, ended):
+def counted(text):
+    """What stands behind the thinking; None if the thinking never ends."""
+    while starts(text, "</think>"):
+        text = text[starts(text, "</think>")[0] + 8 :]
+    return None if starts(text, "<think>") else text
+
+
+def box_contents(text):
+    """Where the content of each box begins, in order."""
+    return sorted([i + 7 for i in starts(text, "\\boxed{")] + [i + 8 for i in starts(text, "\\boxed {")])
+
+
+def in_box(text, begin):
+    """The content of a box; of boxes in boxes, that of the last inner one."""
+    content = inside_box(text, begin)
+    while content is not None and box_contents(content):
+        content = inside_box(content, box_contents(content)[-1])
+    return content
+
+
+def not_bold(line):
+    """A line without the asterisks, spaces and periods that markdown leaves around an answer."""
+    while line and line[0] in [" ", "\t", "\r", "*"]:
+        line = line[1:]
+    while line and line[-1] in [" ", "\t", "\r", "*", "."]:
+        line = line[:-1]
+    return line
+
+
+def main_text(text, ended, box="last"):
     """The text that the main answer is read from; None if the completion gives none."""
-    places = [(i, "box") for i in starts(text, "\\boxed{")] + [(i, "line") for i in starts(text, "Answer:")]
-    if not places:
+    text = counted(text)
+    if text is None:
         return None
-    place, kind = max(places)
-    rest = text[place + 7 :]  # both markers are seven characters long
-    if kind == "box":
-        return inside_box(rest, 0)
+    boxes = box_contents(text)
+    lines = sorted([i + 7 for i in starts(text, "Answer:")] + [i + 9 for i in starts(text, "Answer**:")])
+    if box == "first" and boxes:
+        return in_box(text, boxes[0])
+    if boxes and (not lines or boxes[-1] > lines[-1]):
+        return in_box(text, boxes[-1])
+    if not lines:
+        return None
+    rest = text[lines[-1] :]
     if "\n" in rest:
-        return rest.split("\n")[0]
-    return rest if ended else None
+        return not_bold(rest.split("\n")[0])
+    return not_bold(rest) if ended else None
 
 
-def slot_text(text, marker, ended):
+def slot_text(text, marker, ended, box="last"):
     """The text that a slot's answer is read from; None if the completion gives none."""
+    text = counted(text)
     every = ["[MAIN ANSWER]"] + [f"[SUB-{i} ANSWER]" for i in range(100)] + [f"[SUB-0{i} ANSWER]" for i in range(10)]
-    places = starts(text, marker)
-    if not places:
+    if text is None or not starts(text, marker):
         return None
-    rest = text[places[-1] + len(marker) :]
+    rest = text[starts(text, marker)[-1] + len(marker) :]
     stops = [i for stop in ["\n", *every] for i in starts(rest, stop)]
     line = rest[: min(stops)] if stops else rest
-    boxes = starts(line, "\\boxed{")
+    boxes = box_contents(line)
     if boxes:
-        return inside_box(line, boxes[-1] + 7)
-    return line if stops or ended else None
+        return in_box(line, boxes[0] if box == "first" else boxes[-1])
+    return not_bold(line) if stops or ended else None
 
 
 def bare(text):
@@ -117,10 +151,10 @@ def verdict(text, gold):
     return RIGHT if a == b else WRONG
 
 
-def main_verdict(text, gold, ended=True):
-    return verdict(main_text(text, ended), gold)
+def main_verdict(text, gold, ended=True, box="last"):
+    return verdict(main_text(text, ended, box), gold)
 
 
-def slot_verdicts(text, golds, ended=True):
+def slot_verdicts(text, golds, ended=True, box="last"):
     markers = [f"[SUB-{i} ANSWER]" for i in range(1, len(golds))] + ["[MAIN ANSWER]"]
-    return [verdict(slot_text(text, m, ended), g) for m, g in zip(markers, golds, strict=True)]
+    return [verdict(slot_text(text, m, ended, box), g) for m, g in zip(markers, golds, strict=True)]

@@ -41,7 +41,7 @@ def get_config() -> ConfigDict:
     c.rollout.top_p = 1.0  # 1.0 is off
     c.rollout.max_prompt_tokens = 1024  # longer prompts are dropped, and counted; arrays are as wide as the data needs
     c.rollout.max_scaffold_tokens = 2048  # problems with a longer scaffolded prompt are never routed
-    c.rollout.max_new_tokens = 8192  # N; a completion that reaches it counts as wrong
+    c.rollout.max_new_tokens = 8192  # N; an answer that it cuts off is none
     c.rollout.length_buckets = 4  # widths of updates that are compiled: quarters of max_new_tokens
     c.rollout.route_buckets = 4  # sizes of scaffolded batches that are compiled: quarters of P
 
@@ -78,6 +78,8 @@ def get_config() -> ConfigDict:
     c.verifier = ConfigDict()
     c.verifier.workers = 2  # host processes for what the device leaves undecided; 0: those rows are masked out
     c.verifier.timeout = 5.0  # seconds an answer
+    c.verifier.mode = "math"  # math: values and algebra; minerva: the text equality of DAPO's verifier, on the host only
+    c.verifier.box = "last"  # which of several \boxed{} counts: last or first
 
     c.loss = ConfigDict()
     c.loss.algorithm = "grpo"  # grpo or gspo

@@ -10,6 +10,7 @@ from scope_jax.meshes import batch_shards
 from scope_jax.policy.losses import AGGREGATIONS, ALGORITHMS, KL_ESTIMATORS
 from scope_jax.rewards import STEP_LABELS
 from scope_jax.scope import STAGES
+from scope_jax.verify.settle import MODES
 
 CHOICES = {
     "model.dtype": ("float32", "bfloat16"),
@@ -18,6 +19,8 @@ CHOICES = {
     "qpr.reward": ("process", "holistic", "overlong"),
     "judge.kind": judges.KINDS,
     "eval.second_judge": ("", *judges.KINDS),
+    "verifier.mode": MODES,
+    "verifier.box": ("last", "first"),
     "loss.algorithm": tuple(ALGORITHMS),
     "loss.aggregation": ("", *AGGREGATIONS),
     "loss.advantage_scale": ("std", "none"),

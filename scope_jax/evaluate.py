@@ -5,6 +5,8 @@
 Writes DIR/eval.json, DIR/eval.md (a table), DIR/eval_samples.jsonl and DIR/config.json.
 """
 
+import collections
+import functools
 import json
 import pathlib
 
@@ -47,41 +49,62 @@ def evaluate(
       second: labels them too, to be compared with the first; see `second_judge`.
 
     Returns:
-      The measures (`measure`), and one record a completion.
+      The measures (`measure`; `host_checks` counts the answers that the host checked, by result), and one record a
+      completion.
     """
     c = config.eval
     count = min(c.problems or len(table.problems), len(table.problems))
-    samples = []
+    samples, checks = [], collections.Counter()
+    collect = list  # the samples of the batch before: the host checks their answers while the device samples this batch
     for start in range(0, count, c.batch):
         rows = np.arange(start, start + c.batch) % count  # the last batch wraps, so that one program serves all
         batch = take(table, rows, policy.place)
         key, batch_key = jax.random.split(key)
         rollout = sample(policy, batch.prompts, batch.prompt_mask, batch_key, Sampling(c.samples, c.max_new_tokens, c.temperature))
         problems = by_row(batch.problems, c.samples)
-        verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples)
-        verdicts = settle(rollout, verdicts, problems)[:, 0]
-        right = (verdicts == rewards.RIGHT) & (np.arange(len(verdicts)) < (count - start) * c.samples)
-        labelled = [names_of(given(rollout, right, problems)) for given in (judge, second) if given]
-        lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
-        tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
-        for i in range(min(len(rows), count - start) * c.samples):
-            completion = tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True)
-            samples.append(
-                {
-                    "id": problems[i].id,
-                    "source": problems[i].source,
-                    "problem": problems[i].problem,
-                    "answer": problems[i].answer,
-                    "completion": completion,
-                    "given": extract_answer(completion, ended=bool(whole[i])),
-                    "verdict": int(verdicts[i]),
-                    "labels": labelled[0][i],
-                    "tokens": int(lengths[i]),
-                    "ended": bool(whole[i]),
-                }
-                | ({"second_labels": labelled[1][i]} if second else {})
-            )
-    return measure(samples, resamples=c.resamples, seed=c.seed), samples
+        verdicts = main_verdicts(rollout, policy, batch.main_key, c.samples, box=config.verifier.box)
+        samples += collect()
+        problems = problems[: (count - start) * c.samples]
+        settled = settle(rollout, verdicts, [*problems, *[None] * (len(verdicts) - len(problems))])
+        judges = [given for given in (judge, second) if given]
+        collect = functools.partial(_records, policy, rollout, settled, problems, tokenizer, config, judges, checks)
+    samples += collect()
+    return measure(samples, resamples=c.resamples, seed=c.seed) | {"host_checks": dict(checks)}, samples
+
+
+def _records(
+    policy: Policy, rollout, settled, problems, tokenizer, config, judges: list[Judge], checks: collections.Counter
+) -> list[dict]:
+    """What is known of each completion of one batch, once the host has checked it; adds its checks to the count."""
+    settled = functools.cache(settled)
+
+    def right():
+        return [verdict == rewards.RIGHT and i < len(problems) for i, verdict in enumerate(settled()[0][:, 0])]
+
+    rows = [*problems]
+    rows += problems[:1] * (rollout.tokens.shape[0] - len(rows))  # rows that only fill the batch are never right
+    labelled = [names_of(judge(rollout, right, rows)) for judge in judges]
+    lengths, whole = jax.device_get((jnp.sum(rollout.mask, axis=1), ended(rollout, policy.model.eos_ids)))
+    tokens, mask = jax.device_get((rollout.tokens, rollout.mask))
+    verdicts, counts = settled()
+    checks.update({kind: int(count) for kind, count in counts.items()})
+    records = []
+    for i, problem in enumerate(problems):
+        completion = tokenizer.decode(tokens[i][mask[i]], skip_special_tokens=True)
+        record = {
+            "id": problem.id,
+            "source": problem.source,
+            "problem": problem.problem,
+            "answer": problem.answer,
+            "completion": completion,
+            "given": extract_answer(completion, ended=bool(whole[i]), box=config.verifier.box),
+            "verdict": int(verdicts[i, 0]),
+            "labels": labelled[0][i],
+            "tokens": int(lengths[i]),
+            "ended": bool(whole[i]),
+        }
+        records.append(record | ({"second_labels": labelled[1][i]} if len(labelled) > 1 else {}))
+    return records
 
 
 def names_of(judged) -> list[list[str]]:
@@ -200,7 +223,8 @@ def main(_):
         judge, second = make_judge(config, **parts), second_judge(config, **parts)
         overrides.record_config(workdir, _CONFIG.value, resuming=False)
     with assemble.host_verifier(config) as verifier:
-        settle = make_settle(tokenizer, policy.model.eos_ids, verifier)
+        c = config.verifier
+        settle = make_settle(tokenizer, policy.model.eos_ids, verifier, mode=c.mode, box=c.box)
         key = jax.random.key(config.eval.seed)
         measures, samples = evaluate(policy, table, tokenizer, key, config, settle, judge, second)
     write_evaluation(workdir, measures, samples)

@@ -29,7 +29,7 @@ from scope_jax.metrics import NonFiniteError
 flags.disclaim_key_flags()  # --help lists the flags defined here as the entry point's own
 
 FREE_FIELDS = (  # groups and fields that may change when a run goes on: training stays as it was
-    "log", "checkpoint", "eval", "verifier",
+    "log", "checkpoint", "eval", "verifier.workers", "verifier.timeout",
     "judge.url", "judge.key_variable", "judge.timeout", "judge.concurrency", "judge.retries", "judge.cache",
 )  # fmt: skip
 

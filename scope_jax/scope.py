@@ -10,6 +10,7 @@ Source: SCOPE-RL, arXiv 2607.11506. Outcome-only GRPO and the ablations are conf
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -79,16 +80,23 @@ class Experience:
     labels: tuple[Int[Array, "B N"], Bool[Array, "B N"]] | None  # step labels and their mask, where the stage pays them
     sampled_tokens: Int[Array, ""]  # the replaced rollouts' tokens included
     judge_failed: Bool[Array, "B"] | None = None  # right rows without labels, paid their outcome; None: cannot be
+    # Answers that the host checked, by `verify.Result` name, and all (`checked`).
+    checks: dict[str, Int[Array, ""]] = flax.struct.field(default_factory=dict)
 
 
-# Settles what the device left undecided: (rollout, verdicts, the problem of each row) -> verdicts. One column: the main
-# answer; more: the slots of a scaffold, main answer last.
-Settle = Callable[[Rollout, Int8[np.ndarray, "B C"], Sequence[Problem]], Int8[np.ndarray, "B C"]]
+# Settles what the device left undecided: (rollout, verdicts, the problem of each row, None for nobody's) -> a function
+# that waits for the host and gives the verdicts and `Experience.checks`. One column: the main answer; more: the slots of
+# a scaffold, main answer last.
+Settle = Callable[
+    [Rollout, Int8[np.ndarray, "B C"], Sequence[Problem | None]],
+    Callable[[], tuple[Int8[np.ndarray, "B C"], dict[str, np.int32]]],
+]
 
-# Labels steps: (rollout, 1 or True where a row is right, the problem of each row) -> (labels, mask of real steps, right
-# rows that it could not label; None where that cannot happen). It need not label other rows. See `judges.make_judge`.
+# Labels steps: (rollout, a function that waits for and gives 1 or True where a row is right, the problem of each row) ->
+# (labels, mask of real steps, right rows that it could not label; None where that cannot happen). It need not label other
+# rows. See `judges.make_judge`.
 Judge = Callable[
-    [Rollout, Float[Array, "P G"], Sequence[Problem]],
+    [Rollout, Callable[[], Float[Array, "P G"]], Sequence[Problem]],
     tuple[Int[Array, "B N"], Bool[Array, "B N"], Bool[Array, "B"] | None],
 ]
 
@@ -107,26 +115,16 @@ def asr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: S
 
 def qpr_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """Stage 2: right responses are paid by the shape of their process, wrong ones nothing."""
-    plain = outcome_stage(policy, batch, key, config, settle, judge)
-    return _judged(plain, plain.outcome, batch, config, judge)
+    rollout, finish = _attempt(policy, batch, key, config, settle)
+    # A judge on the device labels while the host still checks answers; any other waits for what is right.
+    labelled = _labels(rollout, lambda: finish().outcome, batch, config, judge)
+    return _pay_process(finish(), *labelled, config=config)
 
 
 def outcome_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
     """Outcome-only reward: the baseline, and the first half of either stage."""
-    group = config.rollout.group
-    rollout = sample(policy, batch.prompts, batch.prompt_mask, key, Sampling.of(config.rollout))
-    verdicts = main_verdicts(rollout, policy, batch.main_key, group)
-    verdicts = settle(rollout, verdicts, by_row(batch.problems, group))[:, 0].reshape(-1, group)
-    outcome = rewards.outcome_reward(verdicts == RIGHT)
-    return Experience(
-        rollout=rollout,
-        rewards=outcome,
-        valid=verdicts != UNDECIDED,
-        outcome=outcome,
-        routed=np.zeros(len(batch.problems), bool),
-        labels=None,
-        sampled_tokens=jnp.sum(rollout.mask),
-    )
+    _, finish = _attempt(policy, batch, key, config, settle)
+    return finish()
 
 
 def mixed_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle: Settle, judge: Judge) -> Experience:
@@ -135,7 +133,7 @@ def mixed_stage(policy: Policy, batch: Batch, key: PRNGKeyArray, config, settle:
     plain = outcome_stage(policy, batch, first, config, settle, judge)
     routed = _routed(plain, batch, config)
     kept = np.where(routed[:, None], 0.0, plain.outcome)  # rollouts that are replaced need no labels
-    plain = _judged(plain, kept, batch, config, judge)
+    plain = _pay_process(plain, *_labels(plain.rollout, lambda: kept, batch, config, judge), config=config)
     return _replace_by_scaffolded(policy, batch, plain, routed, second, config, settle)
 
 
@@ -147,12 +145,38 @@ def _routed(plain: Experience, batch: Batch, config) -> Bool[np.ndarray, "P"]:
     return np.asarray(rewards.route(plain.outcome, tau=config.asr.tau, valid=plain.valid)) & batch.routable
 
 
-def _judged(plain: Experience, right: Float[Array, "P G"], batch: Batch, config, judge: Judge) -> Experience:
-    """The experience with the labels of its right rows, and what they pay."""
-    if config.qpr.reward == "overlong":
-        right = np.zeros(right.shape)  # pays no labels: no judge is asked for them
-    labels, label_mask, failed = judge(plain.rollout, right, by_row(batch.problems, config.rollout.group))
-    return _pay_process(plain, (labels, label_mask), failed, config=config)
+def _labels(rollout: Rollout, right: Callable, batch: Batch, config, judge: Judge) -> tuple:
+    """((labels, mask of real steps), rows that the judge could not label); `right` gives the right rows."""
+    if config.qpr.reward == "overlong":  # pays no labels: no judge is asked for them
+        right = lambda: np.zeros((len(batch.problems), config.rollout.group))  # noqa: E731
+    labels, label_mask, failed = judge(rollout, right, by_row(batch.problems, config.rollout.group))
+    return (labels, label_mask), failed
+
+
+def _attempt(policy, batch, key, config, settle) -> tuple[Rollout, Callable[[], Experience]]:
+    """Rollouts on the original prompts, and a function that waits for the verdicts and pays the outcome."""
+    group = config.rollout.group
+    rollout = sample(policy, batch.prompts, batch.prompt_mask, key, Sampling.of(config.rollout))
+    verdicts = main_verdicts(rollout, policy, batch.main_key, group, box=config.verifier.box)
+    settled = settle(rollout, verdicts, by_row(batch.problems, group))
+
+    @functools.cache  # waits once
+    def finish() -> Experience:
+        verdicts, checks = settled()
+        verdicts = verdicts[:, 0].reshape(-1, group)
+        outcome = rewards.outcome_reward(verdicts == RIGHT)
+        return Experience(
+            rollout=rollout,
+            rewards=outcome,
+            valid=verdicts != UNDECIDED,
+            outcome=outcome,
+            routed=np.zeros(len(batch.problems), bool),
+            labels=None,
+            sampled_tokens=jnp.sum(rollout.mask),
+            checks=checks,
+        )
+
+    return rollout, finish
 
 
 def _replace_by_scaffolded(policy, batch, plain, routed, key, config, settle) -> Experience:
@@ -163,12 +187,13 @@ def _replace_by_scaffolded(policy, batch, plain, routed, key, config, settle) ->
         return plain
     rows = _bucket(np.flatnonzero(routed), len(routed), config.rollout.route_buckets, policy.shards)
     chosen = np.minimum(rows, len(routed) - 1)  # padding of the bucket samples some problem and is dropped
-    problems = [batch.problems[i] for i in chosen]
+    problems = [batch.problems[i] if i < len(routed) else None for i in rows]
     chosen_rows = jax.tree.map(lambda x: x[chosen], (batch.scaffolded, batch.scaffolded_mask, batch.slot_key))
     prompts, prompt_mask, slot_key = policy.place(chosen_rows)
     rollout = sample(policy, prompts, prompt_mask, key, Sampling.of(config.rollout))
-    verdicts = slot_verdicts(rollout, policy, slot_key, group)
-    verdicts = settle(rollout, verdicts, by_row(problems, group))
+    verdicts = slot_verdicts(rollout, policy, slot_key, group, box=config.verifier.box)
+    verdicts, checks = settle(rollout, verdicts, by_row(problems, group))()
+    plain = plain.replace(checks=jax.tree.map(operator.add, plain.checks, checks))
     paid, valid = asr_rewards(verdicts, np.repeat(batch.sub_mask[chosen], group, axis=0), beta=config.asr.beta)
     return _merge(plain, rows, rollout, paid.reshape(-1, group), valid.reshape(-1, group))
 
@@ -226,14 +251,14 @@ def sample(policy: Policy, prompts, prompt_mask, key: PRNGKeyArray, sampling: Sa
     return _generate(policy.params, policy.model, prompts, prompt_mask, key, sampling=sampling)
 
 
-def main_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int) -> Int8[Array, "B 1"]:
-    """Verdicts of the main answers, as one column; `key` has one row a problem."""
-    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=False)
+def main_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int, *, box: str) -> Int8[Array, "B 1"]:
+    """Verdicts of the main answers, as one column; `key` has one row a problem. `box` is `config.verifier.box`."""
+    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=False, box=box)
 
 
-def slot_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int) -> Int8[Array, "B M1"]:
+def slot_verdicts(rollout: Rollout, policy: Policy, key: AnswerKey, group: int, *, box: str) -> Int8[Array, "B M1"]:
     """Verdicts of a scaffold's slots, main answer last."""
-    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=True)
+    return _verdicts(rollout, policy.table, key, group=group, eos_ids=policy.model.eos_ids, slots=True, box=box)
 
 
 def ended(rollout: Rollout, eos_ids: tuple[int, ...]) -> Bool[Array, "B"]:
@@ -241,7 +266,7 @@ def ended(rollout: Rollout, eos_ids: tuple[int, ...]) -> Bool[Array, "B"]:
     return jnp.any(rollout.mask & jnp.isin(rollout.tokens, jnp.asarray(eos_ids, jnp.int32)), axis=1)
 
 
-def by_row(problems: Sequence[Problem], group: int) -> list[Problem]:
+def by_row(problems: Sequence[Problem | None], group: int) -> list[Problem | None]:
     """The problem of each rollout."""
     return [problem for problem in problems for _ in range(group)]
 
@@ -263,13 +288,16 @@ def _generate(params, model, prompts, prompt_mask, key, *, sampling):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("group", "eos_ids", "slots"))
-def _verdicts(rollout, table, key, *, group, eos_ids, slots):
-    key = jax.tree.map(lambda x: jnp.repeat(x, group, axis=0), key)
-    whole = ended(rollout, eos_ids)
+def _verdicts(rollout, table, key, *, group, eos_ids, slots, box):
+    key, whole = _key_by_row(rollout, key, group=group, eos_ids=eos_ids)
     if slots:
-        return rewards.verify_slots(rollout.tokens, rollout.mask, table, key, ended=whole)
-    return rewards.verify_main(rollout.tokens, rollout.mask, table, key, ended=whole)[:, None]
+        return rewards.verify_slots(rollout.tokens, rollout.mask, table, key, ended=whole, box=box)
+    return rewards.verify_main(rollout.tokens, rollout.mask, table, key, ended=whole, box=box)[:, None]
+
+
+@functools.partial(jax.jit, static_argnames=("group", "eos_ids"))
+def _key_by_row(rollout, key, *, group, eos_ids):
+    return jax.tree.map(lambda x: jnp.repeat(x, group, axis=0), key), ended(rollout, eos_ids)
 
 
 @functools.partial(jax.jit, static_argnames="columns")

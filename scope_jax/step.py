@@ -109,4 +109,4 @@ def summarise(experience: scope.Experience, eos_ids: tuple[int, ...]) -> dict:
         "truncated": jnp.mean((~scope.ended(experience.rollout, eos_ids)).astype(jnp.float32)),
         "undecided": jnp.mean((~valid).astype(jnp.float32)),
         "generated_tokens": experience.sampled_tokens,
-    }
+    } | {f"verify_{kind}": count for kind, count in experience.checks.items()}

@@ -98,7 +98,8 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         generated, seconds = restored.meta["generated_tokens"], restored.meta["seconds"]
         print(f"{workdir}: going on after update {step} of {total}")
 
-    settle = make_settle(tokenizer, policy.model.eos_ids, open_verifier)
+    c = config.verifier
+    settle = make_settle(tokenizer, policy.model.eos_ids, open_verifier, mode=c.mode, box=c.box)
     writer = MetricsWriter(
         workdir, total_steps=total, resume_step=step, tensorboard=config.log.tensorboard, progress_seconds=config.log.seconds
     )

@@ -173,7 +173,8 @@ def test_a_judge_on_the_host_labels_right_samples_and_no_row_that_only_fills_a_b
     first = {problem.problem for problem in table.problems[::2]}  # every other problem is solved
 
     def settle(rollout, verdicts, problems):
-        return np.array([[RIGHT if problem.problem in first else WRONG] for problem in problems])
+        found = [[RIGHT if problem is None or problem.problem in first else WRONG] for problem in problems]
+        return lambda: (np.array(found), {})
 
     judge = on_host(label, tokenizer, config.judge.max_steps)
     _, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
@@ -208,8 +209,8 @@ def test_each_record_holds_what_was_found_of_its_own_completion(setting, monkeyp
         return scope.Rollout(tokens, mask, jnp.where(mask, -1.0, 0.0), mask.astype(jnp.int32))
 
     def settle(rollout, verdicts, problems):
-        unknown = np.array([problem.id == table.problems[3].id for problem in problems])
-        return np.where(unknown[:, None], UNDECIDED, verdicts)
+        unknown = np.array([problem is not None and problem.id == table.problems[3].id for problem in problems])
+        return lambda: (np.where(unknown[:, None], UNDECIDED, verdicts), {})
 
     monkeypatch.setattr(evaluate, "sample", sample)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), FrozenConfigDict(c), settle, make_rule_judge(policy.table, config.judge))
@@ -234,7 +235,7 @@ def test_a_second_judge_labels_the_same_right_completions(setting):
         mask = np.arange(config.judge.max_steps) < np.array([len(found) for found in steps])[:, None]
         return np.full(mask.shape, 4, np.int32), mask, np.ones(len(prompts), bool)
 
-    settle = lambda rollout, verdicts, problems: np.full((len(problems), 1), RIGHT)  # noqa: E731
+    settle = lambda rollout, verdicts, problems: lambda: (np.full((len(problems), 1), RIGHT), {})  # noqa: E731
     judge, second = make_rule_judge(policy.table, config.judge), on_host(label, tokenizer, config.judge.max_steps)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge, second)
     for s in samples:

@@ -180,6 +180,18 @@ def test_a_run_may_go_on_with_its_judge_at_another_address_but_not_with_another_
         record_config(tmp_path, make_config(judge=ml_collections.ConfigDict({"url": "http://b/v1", "model": "n"})), resuming=True)
 
 
+def test_how_answers_are_judged_may_not_change_but_how_many_processes_judge_them_may(tmp_path):
+    def judged(**fields):
+        config = make_config()
+        config.verifier = {"workers": 2, "mode": "math"} | fields
+        return config
+
+    record_config(tmp_path, judged(), resuming=False)
+    record_config(tmp_path, judged(workers=4), resuming=True)
+    with pytest.raises(ValueError, match="began with verifier.mode = 'math', and now it is 'minerva'"):
+        record_config(tmp_path, judged(workers=4, mode="minerva"), resuming=True)
+
+
 def test_a_run_that_goes_on_with_another_config_is_refused_with_the_field_and_both_values(tmp_path):
     record_config(tmp_path, make_config(), resuming=False)
     with pytest.raises(ValueError, match=r"began with asr.beta = 0.5, and now it is 0.3\. .*another --workdir"):

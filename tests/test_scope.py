@@ -20,6 +20,8 @@ from scope_jax.judges.rules import make_rule_judge
 from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, TokenBytes
 from scope_jax.rollout import Rollout
 from scope_jax.step import summarise
+from scope_jax.verify import Result
+from scope_jax.verify.pool import Checks
 from scope_jax.verify.settle import make_settle
 
 GROUP, NEW = 2, 96
@@ -78,13 +80,13 @@ class Script:
 
 @pytest.fixture
 def run(tokenizer, monkeypatch):
-    def run(stage, problems, plain, scaffolded=None, open_verifier=None, label=None, **fields):
+    def run(stage, problems, plain, scaffolded=None, open_verifier=None, settle_options=None, label=None, **fields):
         script = Script(tokenizer, plain, scaffolded)
         monkeypatch.setattr(scope, "sample", script)
         table = encode_problems(problems, tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=96)
         model = Config(384, 8, 1, 1, 1, 8, 8, eos_ids=(tokenizer.eos_token_id,))
         policy = scope.Policy(None, model, TokenBytes.from_tokenizer(tokenizer, max_subs=table.sub_mask.shape[1]))
-        settle = make_settle(tokenizer, model.eos_ids, open_verifier)
+        settle = make_settle(tokenizer, model.eos_ids, open_verifier, **(settle_options or {}))
         rows = np.resize(np.arange(len(problems)), max(2, len(problems)))  # one size for most tests: compiled once
         batch = take(table, rows)
         config = config_with(**fields)
@@ -165,13 +167,10 @@ def test_the_host_is_asked_about_undecided_rows_only(run):
     asked = []
 
     class Host:
-        def check_answers(self, given, gold):
+        def submit(self, given, gold):
             asked.extend(zip(given, gold, strict=True))
-            return [rewards_result] * len(given)
+            return Checks([Result.right] * len(given))
 
-    from scope_jax.verify import Result
-
-    rewards_result = Result.right
     plain = {PROOF: ["Answer: 3", "Answer: 4"], EASY: [SHORT, "Answer: 1"]}
     experience, _ = run("outcome", [PROOF, EASY], plain, open_verifier=lambda: Host())
     assert asked == [("3", "\\sqrt[3]{27}"), ("4", "\\sqrt[3]{27}")]
@@ -180,14 +179,64 @@ def test_the_host_is_asked_about_undecided_rows_only(run):
 
 
 def test_a_row_that_the_host_gives_up_on_stays_undecided(run):
-    from scope_jax.verify import Result
-
     class Host:
-        def check_answers(self, given, gold):
-            return [Result.timed_out, Result.unreadable_gold] * (len(given) // 2)
+        def submit(self, given, gold):
+            return Checks([Result.timed_out, Result.unreadable_gold] * (len(given) // 2))
 
     experience, _ = run("outcome", [PROOF], {PROOF: ["Answer: 3", "Answer: 4"]}, open_verifier=lambda: Host())
     assert not np.any(experience.valid)
+    assert experience.checks["timed_out"] == experience.checks["unreadable_gold"] > 0
+    assert experience.checks["checked"] == 2 * experience.checks["timed_out"]
+
+
+def test_steps_are_labelled_while_the_host_checks_answers(run, monkeypatch):
+    order, labels = [], scope.step_labels
+
+    class Host:
+        def submit(self, given, gold):
+            order.append("submitted")
+            return self
+
+        def result(self):
+            order.append("awaited")
+            return [Result.right] * 4
+
+    monkeypatch.setattr(scope, "step_labels", lambda *args, **kwargs: order.append("labelled") or labels(*args, **kwargs))
+    experience, _ = run("qpr", [PROOF], {PROOF: ["Answer: 3", "Answer: 4"]}, open_verifier=lambda: Host())
+    assert order == ["submitted", "labelled", "awaited"]
+    assert bool((experience.rewards > 0).all())
+
+
+def test_only_real_rows_of_a_bucket_are_checked_and_both_rounds_are_counted(run):
+    asked = []
+
+    class Host:
+        def submit(self, given, gold):
+            asked.append(list(zip(given, gold, strict=True)))
+            return Checks([Result.wrong] * len(given))
+
+    proof = Problem("p4", PROOF.problem, PROOF.answer, scaffold=(SubQuestion("What is a?", "9"),))
+    scaffolded = {proof: ["[SUB-1 ANSWER] 9\n[MAIN ANSWER] 3", "[SUB-1 ANSWER] 8\n[MAIN ANSWER] 3"]}
+    experience, _ = run(
+        "asr", [EASY, EASY, proof], {proof: ["Answer: 3"] * 2}, scaffolded, open_verifier=lambda: Host()
+    )  # a bucket of three, of which one is routed
+    assert asked == [[("3", "\\sqrt{9}")] * 2, [("3", "\\sqrt{9}")]]
+    assert experience.checks["checked"] == experience.checks["wrong"] == 3
+
+
+def test_mode_minerva_pays_by_text(run):
+    half = Problem("p5", "a=1+0. What is half of it?", "1/2")
+    plain = {half: ["Answer: 0.5", "Answer: a = 1/2"]}
+    experience, _ = run("outcome", [half], plain, settle_options={"mode": "minerva"})
+    np.testing.assert_array_equal(experience.rewards, [[0, 1]])
+    assert experience.checks["checked"] == 4  # its second row repeats the problem
+
+
+def test_the_first_box_is_paid_where_the_config_says_so(run):
+    plain = {EASY: ["\\boxed{27} or \\boxed{1}", "\\boxed{1} or \\boxed{27}"]}
+    for box, paid in (("first", [1, 0]), ("last", [0, 1])):
+        experience, _ = run("outcome", [EASY], plain, **{"verifier.box": box})
+        np.testing.assert_array_equal(experience.rewards, [paid])
 
 
 def test_an_undecided_slot_behind_a_wrong_one_does_not_matter():

@@ -23,6 +23,8 @@ from scope_jax.qwen3.tokenizer import load_tokenizer
 from scope_jax.rollout import Rollout
 from scope_jax.scope import Experience
 from scope_jax.step import begin_stage, initial_state, place_of, summarise, train_step, trim
+from scope_jax.verify import Result
+from scope_jax.verify.settle import count_results
 
 STAGES = (("asr", 2), ("qpr", 3))
 MESH = make_mesh("data=1", jax.devices()[:1])
@@ -125,6 +127,7 @@ def test_the_log_of_a_step_leaves_undecided_rows_out_of_the_mean_reward():
         routed=jnp.array([False, True]),
         labels=None,
         sampled_tokens=jnp.int32(40),
+        checks=count_results([Result.right, Result.timed_out, Result.timed_out]),
     )
     measured = {name: float(value) for name, value in summarise(experience, eos_ids=(3,)).items()}
     assert measured == pytest.approx(
@@ -137,6 +140,12 @@ def test_the_log_of_a_step_leaves_undecided_rows_out_of_the_mean_reward():
             "truncated": 0.25,
             "undecided": 0.25,
             "generated_tokens": 40,
+            "verify_checked": 3,
+            "verify_right": 1,
+            "verify_wrong": 0,
+            "verify_no_answer": 0,
+            "verify_unreadable_gold": 0,
+            "verify_timed_out": 2,
         }
     )
 

@@ -76,7 +76,7 @@ def on_host(label: Label, tokenizer, max_steps: int) -> Callable:
     """A judge of texts as one of rollouts (`scope.Judge`): only right rows leave the device and are paid for."""
 
     def label_rows(rollout, right, problems):
-        rows = np.flatnonzero(np.asarray(right).reshape(-1) == 1)
+        rows = np.flatnonzero(np.asarray(right()).reshape(-1) == 1)
         labels, label_mask = np.zeros((len(problems), max_steps), np.int32), np.zeros((len(problems), max_steps), bool)
         failed = np.zeros(len(problems), bool)
         if len(rows):

@@ -21,7 +21,7 @@ from scope_jax.verify.numbers import OUTSIDE
 
 WRONG, RIGHT, UNDECIDED = 0, 1, 2
 WINDOW = 64  # bytes of text in which an answer must begin and end to be decided
-KEY_ROWS = 512  # gold answers that are read at once: one compiled shape
+LEAST_ROWS = 512  # answers that are read at once, at least: few compiled shapes
 
 
 @flax.struct.dataclass
@@ -60,24 +60,29 @@ class AnswerKey:
         return cls(form=form, mask=jnp.asarray(np.array([slot is not None for slot in slots]).reshape(shape)))
 
 
+def read_rows(rows: int) -> int:
+    """The rows that so many answers are padded to before they are read: LEAST_ROWS, or twice that, or four times, ..."""
+    return LEAST_ROWS * 2 ** max(0, (rows - 1) // LEAST_ROWS).bit_length()
+
+
 def _read(answers: list[str]) -> Form:
     """The forms of gold answers; one that is longer than the window is not read."""
-    rows = -(-len(answers) // KEY_ROWS) * KEY_ROWS
-    text, length = np.zeros((rows, WINDOW), np.uint8), np.zeros(rows, np.int32)
+    text, length = np.zeros((len(answers), WINDOW), np.uint8), np.zeros(len(answers), np.int32)
     for row, answer in enumerate(answers):
         data = answer.encode(errors="replace")
         if len(data) <= WINDOW:
             text[row, : len(data)], length[row] = np.frombuffer(data, np.uint8), len(data)
-    start = np.zeros(KEY_ROWS, np.int32)
-    parts = [
-        read_forms(text[first : first + KEY_ROWS], start, length[first : first + KEY_ROWS])
-        for first in range(0, rows, KEY_ROWS)
-    ]
-    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate([np.asarray(y) for y in x])[: len(answers)]), *parts)
+    parts = []
+    for first in range(0, len(answers), LEAST_ROWS):
+        part, stop = text[first : first + LEAST_ROWS], length[first : first + LEAST_ROWS]
+        more = LEAST_ROWS - len(part)
+        part, stop = np.pad(part, ((0, more), (0, 0))), np.pad(stop, (0, more))
+        parts.append(jax.device_get(read_forms(part, np.zeros_like(stop), stop)))
+    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)[: len(answers)]), *parts)
 
 
 def compare(
-    text: UInt8[Array, "R N"], start: Int[Array, "R"], stop: Int[Array, "R"], key: AnswerKey
+    text: UInt8[Array, "R N"], start: Int[Array, "R"], stop: Int[Array, "R"], form: Form, key: AnswerKey
 ) -> Int8[Array, "R"]:
     """Verdicts on the answers text[start:stop], by the table at the top of this file.
 
@@ -85,9 +90,10 @@ def compare(
       text: windows of N = WINDOW bytes.
       start: first byte of each answer.
       stop: one past its last byte.
+      form: what `read_forms` made of them.
       key: gold answers, fields of shape [R].
     """
-    same, different = compare_forms(read_forms(text, start, stop), key.form)
+    same, different = compare_forms(form, key.form)
     place = jnp.arange(text.shape[1])
     inside = (place >= start[:, None]) & (place < stop[:, None])
     empty = ~jnp.any(inside & ~is_any(text, OUTSIDE + "."), axis=1)

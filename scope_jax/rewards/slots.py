@@ -26,14 +26,16 @@ holds an escaped brace before its end, or, where the first box counts, a nested 
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Int8
+from jaxtyping import Array, Bool, Int, Int8, UInt8
 
-from scope_jax.rewards.answers import UNDECIDED, WINDOW, WRONG, AnswerKey, compare
+from scope_jax.rewards.answers import UNDECIDED, WINDOW, WRONG, AnswerKey, compare, read_rows
 from scope_jax.rewards.bytes import ByteView, TokenBytes, bytes_at, token_lengths
 from scope_jax.rewards.markers import ANSWER, BOX, BOX_TEXTS, MAIN, MAIN_TEXT, THINK, last_markers
+from scope_jax.rewards.reading import Form, read_forms
 
 
 def _text_at(text: Array, pattern: bytes) -> Bool[Array, "R N"]:
@@ -119,18 +121,43 @@ def _windows(tokens, ends, table, places: Int[Array, "B K"]) -> ByteView:
     return jax.tree.map(lambda x: x.reshape(rows * slots, WINDOW), view)
 
 
-def _verdicts(view, start, stop, *, touched, missing, unfinished, unknown, key) -> Int8[Array, "R"]:
+class Found(NamedTuple):
+    """Answers found in windows, R of them, and what is known of each before it is read."""
+
+    text: UInt8[Array, "R2 N"]  # padded to `read_rows(R)` rows, as are start and stop
+    start: Int[Array, "R2"]
+    stop: Int[Array, "R2"]
+    missing: Bool[Array, "R"]  # no marker
+    unfinished: Bool[Array, "R"]  # a marker, and no whole answer behind it
+    unknown: Bool[Array, "R"]  # the text cannot be told
+
+
+def _found(view, start, stop, *, touched, missing, unfinished, unknown) -> Found:
+    """`touched` is the last column that start and stop depend on."""
+    unknown |= jnp.any(view.unsure & (jnp.arange(WINDOW) <= touched[:, None]), axis=1)
+    more = read_rows(len(start)) - len(start)
+    text, start, stop = jnp.pad(view.bytes, ((0, more), (0, 0))), jnp.pad(start, (0, more)), jnp.pad(stop, (0, more))
+    return Found(text, start, stop, missing, unfinished, unknown)
+
+
+def _verdicts(found: Found, key: AnswerKey) -> Int8[Array, "R"]:
     """Verdict of each window: WRONG without an answer, UNDECIDED where the text cannot be told, else the comparison.
 
-    `touched` is the last column that start and stop depend on.
+    The reader is a program of its own, for rows in steps: all callers of a size share it, and it takes long to compile.
     """
-    unknown |= jnp.any(view.unsure & (jnp.arange(WINDOW) <= touched[:, None]), axis=1)
-    verdict = jnp.where(unfinished, WRONG, compare(view.bytes, start, stop, key))
-    verdict = jnp.where(unknown, UNDECIDED, verdict)
-    return jnp.where(missing, WRONG, verdict).astype(jnp.int8)
+    return _judge(found, read_forms(found.text, found.start, found.stop), key)
 
 
-@functools.partial(jax.jit, static_argnames="box")
+@jax.jit
+def _judge(found: Found, form: Form, key: AnswerKey) -> Int8[Array, "R"]:
+    rows = len(found.missing)
+    text, start, stop, form = jax.tree.map(lambda x: x[:rows], (found.text, found.start, found.stop, form))
+    key = jax.tree.map(lambda x: x.reshape(rows, *x.shape[key.mask.ndim :]), key)
+    verdict = jnp.where(found.unfinished, WRONG, compare(text, start, stop, form, key))
+    verdict = jnp.where(found.unknown, UNDECIDED, verdict)
+    return jnp.where(found.missing, WRONG, verdict).astype(jnp.int8)
+
+
 def verify_main(
     tokens: Int[Array, "B T"],
     mask: Bool[Array, "B T"],
@@ -156,6 +183,12 @@ def verify_main(
     if key.mask.shape != tokens.shape[:1]:
         raise ValueError(f"Key of shape {key.mask.shape} for {tokens.shape[0]} rows: give one main answer a row.")
     ended = jnp.ones(tokens.shape[0], bool) if ended is None else ended
+    return _verdicts(_find_main(tokens, mask, table, ended, box=box), key)
+
+
+@functools.partial(jax.jit, static_argnames="box")
+def _find_main(tokens, mask, table, ended, *, box) -> Found:
+    """The text that the main answers are read from."""
     lengths = token_lengths(tokens, mask, table)
     ends = jnp.cumsum(lengths, axis=1)
     last = last_markers(tokens, lengths, table.markers, slice(BOX, MAIN), first_box=box == "first")
@@ -170,7 +203,7 @@ def verify_main(
     box_unknown |= box_open & (text_stop == WINDOW)
     if box == "first":
         box_unknown |= jnp.any(_content_at(view.bytes) & (jnp.arange(WINDOW) <= box_stop[:, None]), axis=1)
-    return _verdicts(
+    return _found(
         view,
         jnp.where(boxed, 0, line_start),
         jnp.where(boxed, box_stop, line_end),
@@ -178,11 +211,9 @@ def verify_main(
         missing=place < 0,
         unfinished=jnp.where(boxed, box_open, line_cut),
         unknown=jnp.where(boxed, box_unknown, line_unknown),
-        key=key,
     )
 
 
-@functools.partial(jax.jit, static_argnames="box")
 def verify_slots(
     tokens: Int[Array, "B T"],
     mask: Bool[Array, "B T"],
@@ -212,6 +243,13 @@ def verify_slots(
         largest = table.markers.marker_end.shape[2] - MAIN - 1
         raise ValueError(f"{slots - 1} sub-answers, but the table finds {largest}: raise max_subs of from_tokenizer.")
     ended = jnp.ones(rows, bool) if ended is None else ended
+    verdict = _verdicts(_find_slots(tokens, mask, table, ended, slots=slots, box=box), key)
+    return jnp.where(key.mask, verdict.reshape(rows, slots), WRONG).astype(jnp.int8)
+
+
+@functools.partial(jax.jit, static_argnames=("slots", "box"))
+def _find_slots(tokens, mask, table, ended, *, slots, box) -> Found:
+    """The text that the slots' answers are read from, row by row."""
     lengths = token_lengths(tokens, mask, table)
     ends = jnp.cumsum(lengths, axis=1)
     last = _after_thinking(last_markers(tokens, lengths, table.markers, slice(THINK, MAIN + slots)), 0)
@@ -229,7 +267,7 @@ def verify_slots(
         box_unknown |= jnp.any(boxes & (place > box_start[:, None]) & (place <= box_stop[:, None]), axis=1)
     closed = boxed & ~box_open
     line_start, line_end = _without_bold(view.bytes, stop)
-    verdict = _verdicts(
+    return _found(
         view,
         jnp.where(boxed, box_start, line_start),
         jnp.where(closed, box_stop, line_end),
@@ -237,6 +275,4 @@ def verify_slots(
         missing=last.reshape(-1) < 0,
         unfinished=jnp.where(boxed, box_open, cut),
         unknown=unknown | (boxed & box_unknown),
-        key=jax.tree.map(lambda x: x.reshape(rows * slots, *x.shape[2:]), key),
     )
-    return jnp.where(key.mask, verdict.reshape(rows, slots), WRONG).astype(jnp.int8)

@@ -1,19 +1,26 @@
-"""A worker process of the verifier: `python -m scope_jax.verify.worker FD`. Reads rows, answers with results."""
+"""A worker process of the verifier: `python -m scope_jax.verify.worker FD MEMORY`. Reads rows, answers with results."""
 
 import resource
 import sys
 from multiprocessing.connection import Connection
 
-from scope_jax.verify.result import Result
-from scope_jax.verify.symbolic import symbolic_check
-
-MEMORY = 4 << 30  # bytes of address space; an answer that needs more has no verdict
 READY = "ready"
 
 
-def main(descriptor: int):
-    """Serves until the other end closes."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+def main(descriptor: int, memory: int):
+    """Serves until the other end closes.
+
+    Args:
+      descriptor: of the connection to the verifier.
+      memory: bytes of address space that may be used, libraries included; a row that needs more has no verdict.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    memory = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, hard))  # before the imports: they must fit too
+    from scope_jax.verify.result import Result
+    from scope_jax.verify.symbolic import symbolic_check
+
+    symbolic_check("\\frac{x}{2}", "0.5x")  # the first parse is slow: on no row's clock
     with Connection(descriptor) as connection:
         connection.send(READY)
         while True:
@@ -37,4 +44,4 @@ def _limit_processor_time(seconds: float):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -43,9 +43,9 @@ def test_an_llm_judge_reads_its_config_and_keeps_what_it_pays_for_in_the_workdir
         fields = {"kind": "llm", "url": server.url, "model": "m", "key_variable": "JUDGE_KEY", "extra": '{"seed": 5}'}
         config = config_with(**fields, max_tokens=77, max_steps=4)
         judge = judges.make_judge(config, table=None, tokenizer=Letters(), mesh=None, workdir=tmp_path)
-        labels, mask, failed = judge(rollout_of(texts), np.array([[1.0], [0.0], [1.0]]), problems)
+        labels, mask, failed = judge(rollout_of(texts), lambda: np.array([[1.0], [0.0], [1.0]]), problems)
         requests = len(server.requests)
-        judge(rollout_of(texts), np.array([True, False, True]), problems)
+        judge(rollout_of(texts), lambda: np.array([True, False, True]), problems)
         assert len(server.requests) == requests == 2  # the wrong row is not asked about, nor anything twice
         body = next(r for r in server.requests if "q0" in r["messages"][1]["content"])
         assert (body["model"], body["max_tokens"], body["seed"]) == ("m", 77, 5)

@@ -113,12 +113,13 @@ def main(_):
         replaced, after = verifier.replaced, memory()
     counts = collections.Counter(result.name for result in results if isinstance(result, Result))
     lost = len(rows) - sum(counts.values())
-    misjudged = sum(want is not None and got not in (want, Result.timed_out) for want, got in zip(wanted, results, strict=True))
-    unchecked = sum(want is not None and got is Result.timed_out for want, got in zip(wanted, results, strict=True))
+    ordinary = [(want, got) for want, got in zip(wanted, results, strict=True) if want is not None]
+    misjudged = sum(got not in (want, Result.timed_out) for want, got in ordinary)
+    unchecked = sum(got is Result.timed_out for _, got in ordinary)
     leaked = children()
     print(f"{len(rows)} rows in {seconds:.1f} s: {len(rows) / seconds:,.0f} rows/s with {_WORKERS.value} workers")
     print("results: " + ", ".join(f"{kind.name} {counts[kind.name]}" for kind in Result))
-    print(f"workers killed {len(killed)}, replaced {replaced}; ordinary rows that lost their verdict to a kill: {unchecked}")
+    print(f"workers killed {len(killed)}, replaced {replaced}; ordinary rows without a verdict for a kill: {unchecked}")
     print(f"memory of the parent: {before:.0f} MiB before, {after:.0f} MiB after")
     print(f"lost rows: {lost}; misjudged rows: {misjudged}; leaked processes: {len(leaked)}")
     if lost or misjudged or leaked:

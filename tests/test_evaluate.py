@@ -16,7 +16,8 @@ from scope_jax.judges import on_host
 from scope_jax.judges.rules import make_rule_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.rewards import RIGHT, UNDECIDED, WRONG, segment_text
-from scope_jax.verify.settle import make_settle
+from scope_jax.verify import Result
+from scope_jax.verify.settle import count_results, make_settle
 
 MODEL = importlib.resources.files("scope_jax.data") / "chains_model"
 
@@ -142,6 +143,26 @@ def test_every_problem_is_asked_as_often_as_the_config_says(setting, monkeypatch
     assert set(measures["op_accuracy"]) == set(chains.KINDS)
     assert all(s["given"] == f"{s['ended']} {s['completion']}" for s in samples)  # a cut completion is read as one
     assert {s["ended"] for s in samples} == {True, False}
+    assert measures["host_checks"]["checked"] == 0  # nobody was asked
+
+
+@pytest.mark.slow
+def test_the_host_checks_a_batch_while_the_device_samples_the_next(setting, monkeypatch):
+    config, tokenizer, policy, table = setting
+    order = []
+
+    def settle(rollout, verdicts, problems):
+        order.append("submitted")
+        assert [problem is None for problem in problems].count(True) == (4 if len(order) > 2 else 0)  # 6 = 4 + 2 problems
+        checks = count_results([Result.right] * 3 + [Result.timed_out])
+        return lambda: order.append("awaited") or (np.full((len(problems), 1), RIGHT), checks)
+
+    monkeypatch.setattr(evaluate, "sample", lambda *args: order.append("sampled") or scope.sample(*args))
+    judge = make_rule_judge(policy.table, config.judge)
+    measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)
+    assert order == ["sampled", "submitted", "sampled", "awaited", "submitted", "awaited"]
+    assert measures["accuracy"] == 1.0 and len(samples) == 12
+    assert (measures["host_checks"]["checked"], measures["host_checks"]["timed_out"]) == (8, 2)
 
 
 @pytest.mark.slow

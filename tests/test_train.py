@@ -283,6 +283,7 @@ def test_word_problems_with_their_scaffolds_train_end_to_end(tmp_path):
     rows, measures = run(tmp_path, small(**{"data.train": "word_problems"}))
     assert [row["stage"] for row in rows] == ["asr", "qpr"]
     assert rows[0]["routed"] == 1.0  # the tiny model solves none of them: all go to their scaffold
+    assert {"verify_checked", "verify_timed_out", "verify_unreadable_gold"} <= rows[0].keys()
     assert "op_accuracy" not in measures
     logged = read_jsonl(tmp_path / "rollouts.jsonl")
     assert any(row["routed"] and "\n1. " in row["prompt"] for row in logged)

@@ -161,6 +161,8 @@ class Verifier:
         """
         if len(given) != len(answers):
             raise ValueError(f"{len(given)} answers to check against {len(answers)} gold answers.")
+        if self._error:
+            raise self._error
         timeout = self.timeout if timeout is None else timeout
         results: list[Result | Future] = []
         for answer, gold in zip(given, answers, strict=True):

@@ -20,7 +20,9 @@ def main(descriptor: int, memory: int):
     from scope_jax.verify.result import Result
     from scope_jax.verify.symbolic import symbolic_check
 
-    symbolic_check("\\frac{x}{2}", "0.5x")  # the first parse is slow: on no row's clock
+    # The first parse is slow, so it is on no row's clock; and libraries short of memory fail in silence.
+    if symbolic_check("\\frac{x}{2}", "\\frac12 x") is not Result.right:
+        raise MemoryError(f"math-verify does not work within {memory} bytes of address space")
     with Connection(descriptor) as connection:
         connection.send(READY)
         while True:

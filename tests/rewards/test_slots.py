@@ -238,6 +238,7 @@ def test_the_first_box_counts_where_the_config_says_so(table, writer):
     verdicts = main_rows(writer, texts, ["1"] * 6, table, box="first")[:6]
     assert verdicts[:4] == ["right"] * 4 and verdicts[4] in ("wrong", "open") and verdicts[5] == "open"
     assert main_rows(writer, texts[:2], ["2"] * 2, table, box="first")[:2] == ["wrong"] * 2
+    assert main_rows(writer, texts[5:], ["\\boxed{1}"], table, box="first")[0] == "open"  # the host reads the inner box
     got = slot_rows(writer, ["[SUB-1 ANSWER] \\boxed{1} or \\boxed{2}\n[MAIN ANSWER] 3"], [["1", "3"]], table, box="first")[0]
     assert (got[0], got[-1]) == ("right", "right")
 

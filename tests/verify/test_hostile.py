@@ -123,8 +123,6 @@ def test_extraction_and_text_comparison_are_quick_on_hostile_completions(answer)
 
 def test_a_completion_of_a_megabyte_is_checked_like_any_other(verifier):
     long = "we get $x^{2}$ and \\boxed{3}. " * 40_000
-    assert verifier.check_batch([long + "\\boxed{x+1}", long, long + "Answer: " + "7" * 1_000_000], ["1+x", "3", "5"]) == [
-        Result.right,
-        Result.right,
-        Result.timed_out,
-    ]
+    completions = [long + "\\boxed{x+1}", long, long + "Answer: " + "7" * 1_000_000]
+    results = verifier.check_batch(completions, ["1+x", "3", "5"])
+    assert results == [Result.right, Result.right, Result.timed_out]

@@ -42,6 +42,14 @@ def test_a_hung_row_costs_its_limit_and_spoils_no_other_row(verifier):
     assert time.monotonic() - begin < 60
 
 
+def test_the_limit_of_a_row_is_wall_time_from_the_moment_a_worker_takes_it(quick):
+    verifier = quick(workers=1)
+    assert verifier.check_answers(["x+1"], ["1+x"]) == [Result.right]  # it is ready
+    begin = time.monotonic()
+    assert verifier.check_answers(["hang"], ["7"], timeout=0.6) == [Result.timed_out]
+    assert 0.6 <= time.monotonic() - begin < 4.0
+
+
 def test_more_hung_rows_than_workers_do_not_use_up_the_pool(quick):
     hung = ["7", "8", "9", "10", "11"]  # five rows: only their gold answers differ
     results = quick().check_answers(["hang"] * 5 + ["x+5"], [*hung, "5+x"])
@@ -152,6 +160,7 @@ def test_a_worker_cannot_use_more_memory_than_its_limit():
     try:
         # math-verify takes the lack of memory for an answer that it cannot evaluate, which is never a right one.
         assert worker.check("2^{2^{40}}", "5", 120.0) in (Result.timed_out, Result.wrong)
+        assert f"Max address space         {limit} " in pathlib.Path(f"/proc/{worker.pid}/limits").read_text()
         status = pathlib.Path(f"/proc/{worker.pid}/status").read_text()
         assert 1024 * int(status.split("VmPeak:")[1].split()[0]) <= limit
         assert worker.check("x+2", "2+x", 60.0) is Result.right  # the same worker, or its successor
@@ -161,10 +170,10 @@ def test_a_worker_cannot_use_more_memory_than_its_limit():
 
 
 def test_workers_that_cannot_start_are_an_error_for_every_row_that_waits(monkeypatch, capfd):
-    with Verifier(workers=2, memory=64 << 20) as verifier:  # too little for the libraries
-        with pytest.raises(RuntimeError, match="within 64 MiB"):
+    with Verifier(workers=2, memory=48 << 20) as verifier:  # too little for the libraries
+        with pytest.raises(RuntimeError, match="within 48 MiB"):
             verifier.check_answers(*ab(3))
-        with pytest.raises(RuntimeError, match="within 64 MiB"):
+        with pytest.raises(RuntimeError, match="within 48 MiB"):
             verifier.submit(["x+1"], ["1+x"])
 
 
@@ -183,7 +192,7 @@ def test_a_closed_verifier_says_so_to_those_who_wait_and_leaves_no_process(quick
     with pytest.raises(RuntimeError, match="closed"):
         checks.result()
     with pytest.raises(RuntimeError, match="closed"):
-        verifier.check_answers(["x"], ["y+z"])
+        verifier.check_answers(["1/2"], ["0.5"])  # not even what needs no worker
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
@@ -232,9 +241,9 @@ def test_each_process_of_a_distributed_job_has_its_own_verifier():
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     environment = {**os.environ, "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", PROCESS, address]
     jobs = [
-        subprocess.Popen([sys.executable, "-c", PROCESS, address, n], env=environment, stdout=subprocess.PIPE, text=True)
-        for n in ("0", "1")
+        subprocess.Popen([*command, n], env=environment, stdout=subprocess.PIPE, text=True) for n in ("0", "1")
     ]
     try:
         printed = [job.communicate(timeout=240)[0].splitlines()[-1] for job in jobs]

@@ -1,5 +1,6 @@
 import pytest
 
+from scope_jax.verify.plain import plain_check
 from scope_jax.verify.result import Result
 from scope_jax.verify.symbolic import symbolic_check
 
@@ -28,3 +29,19 @@ def test_different_expressions_are_wrong(answer, gold):
 
 def test_a_gold_answer_that_cannot_be_read_is_no_verdict():
     assert symbolic_check("5", "\u2603\u2603") is Result.unreadable_gold
+
+
+def test_a_gold_answer_that_is_a_whole_solution_is_read_by_its_box_or_not_at_all():
+    """Compared as it stands, it would make every reward zero."""
+    solution = "We add the numbers and get $2+3=5$. Hence the answer is $\\boxed{5}$. "
+    assert [symbolic_check(answer, solution) for answer in ("5", "\\frac{10}{2}", "6")] == [
+        Result.right,
+        Result.right,
+        Result.wrong,
+    ]
+    assert plain_check("5", solution * 12) is Result.unreadable_gold
+
+
+def test_latex_without_dollars_or_box_is_read():
+    for answer in ("\\frac{1}{2}", "$\\frac{1}{2}$", "\\(\\frac{1}{2}\\)", "\\frac12"):
+        assert symbolic_check(answer, "0.5") is Result.right

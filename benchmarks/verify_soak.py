@@ -52,7 +52,7 @@ def row(rng: random.Random) -> tuple[str, str, Result | None]:
     if kind < 0.4:
         return f"so the answer is \\boxed{{{n:,}}}.", str(n if right else n + 1), wanted
     if kind < 0.65:
-        return f"thus\nAnswer: x+{n}", f"{n if right else n + 1}+x", wanted
+        return f"thus\nAnswer: x!+{n}", f"{n if right else n + 1}+x!", wanted
     if kind < 0.75:
         return f"**Answer:** {n}/2000", f"\\frac{{{n if right else n + 1}}}{{2000}}", wanted
     if kind < 0.85:
@@ -94,7 +94,7 @@ def main(_):
     completions, golds, wanted = zip(*rows, strict=True)
     results, killed, done = [], [], threading.Event()
     with Verifier(_WORKERS.value, timeout=_TIMEOUT.value) as verifier:
-        verifier.verify_batch(["Answer: x+1"], ["1+x"])
+        verifier.verify_batch(["Answer: x!+1"], ["1+x!"])
         before = memory()
         killer = threading.Thread(target=kill_workers, args=(verifier, random.Random(_SEED.value), done, killed))
         killer.start()

@@ -99,7 +99,7 @@ def test_hostile_answers_get_a_result_soon_and_execute_nothing(verifier, tmp_pat
     assert Result.right not in [result for answer, result in zip(answers, results, strict=True) if "5" not in answer]
     assert parsed < 30 and seconds < 60 + 40 * killed, (parsed, seconds, killed)  # a start takes long on a busy machine
     assert not path.exists()
-    assert verifier.check_answers(["x+1"], ["1+x"]) == [Result.right]
+    assert verifier.check_answers(["x!+1"], ["1+x!"]) == [Result.right]
 
 
 def test_hostile_gold_answers_are_unreadable_or_compared_but_never_stop_a_batch(verifier, tmp_path):
@@ -123,6 +123,6 @@ def test_extraction_and_text_comparison_are_quick_on_hostile_completions(answer)
 
 def test_a_completion_of_a_megabyte_is_checked_like_any_other(verifier):
     long = "we get $x^{2}$ and \\boxed{3}. " * 40_000
-    completions = [long + "\\boxed{x+1}", long, long + "Answer: " + "7" * 1_000_000]
-    results = verifier.check_batch(completions, ["1+x", "3", "5"])
+    completions = [long + "\\boxed{x!+1}", long, long + "Answer: " + "7" * 1_000_000]
+    results = verifier.check_batch(completions, ["1+x!", "3", "5"])
     assert results == [Result.right, Result.right, Result.timed_out]

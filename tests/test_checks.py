@@ -38,7 +38,6 @@ def config_with(**fields):
         ({"data.style": "maths"}, "config.data.style='maths' must be one of 'math', 'bare'"),
         ({"verifier.mode": "strict"}, "config.verifier.mode='strict' must be one of 'math', 'minerva'"),
         ({"verifier.box": "all"}, "config.verifier.box='all' must be one of 'last', 'first'"),
-        ({"verifier.timeout": 0.0}, "config.verifier.timeout=0.0 must be at least 0.1"),
         ({"asr.beta": 2.5}, "config.asr.beta=2.5 must be from 0.0 to 1.0"),
         ({"judge.prm_error_below": 0.9}, "prm_error_below=0.9 must be at most config.judge.prm_useful_from=0.8"),
         ({"judge.prm_useful_from": 1.5}, "config.judge.prm_useful_from=1.5 must be from 0.0 to 1.0"),

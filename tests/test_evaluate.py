@@ -133,7 +133,7 @@ def setting():
 @pytest.mark.slow
 def test_every_problem_is_asked_as_often_as_the_config_says(setting, monkeypatch):
     config, tokenizer, policy, table = setting
-    monkeypatch.setattr(evaluate, "extract_answer", lambda completion, *, ended: f"{ended} {completion}")
+    monkeypatch.setattr(evaluate, "extract_answer", lambda completion, *, ended, box: f"{ended} {completion}")
     settle = make_settle(tokenizer, policy.model.eos_ids, None)
     judge = make_rule_judge(policy.table, config.judge)
     measures, samples = evaluate.evaluate(policy, table, tokenizer, jax.random.key(0), config, settle, judge)

@@ -80,7 +80,7 @@ class Script:
 
 @pytest.fixture
 def run(tokenizer, monkeypatch):
-    def run(stage, problems, plain, scaffolded=None, open_verifier=None, settle_options=None, label=None, **fields):
+    def run(stage, problems, plain, scaffolded=None, open_verifier=None, settle_options=None, label=None, watch=None, **fields):
         script = Script(tokenizer, plain, scaffolded)
         monkeypatch.setattr(scope, "sample", script)
         table = encode_problems(problems, tokenizer, BARE, max_prompt_tokens=64, max_scaffold_tokens=96)
@@ -93,6 +93,8 @@ def run(tokenizer, monkeypatch):
         judge = make_rule_judge(policy.table, config.judge)
         if label is not None:
             judge = on_host(label, tokenizer, config.judge.max_steps)
+        if watch is not None:
+            judge = watch(judge)
         experience = scope.STAGES[stage](policy, batch, jax.random.key(0), config, settle, judge)
         first = {name: getattr(experience, name)[: len(problems)] for name in ("rewards", "valid", "outcome", "routed")}
         rollout = jax.tree.map(lambda x: x[: len(problems) * GROUP], experience.rollout)
@@ -189,8 +191,8 @@ def test_a_row_that_the_host_gives_up_on_stays_undecided(run):
     assert experience.checks["checked"] == 2 * experience.checks["timed_out"]
 
 
-def test_steps_are_labelled_while_the_host_checks_answers(run, monkeypatch):
-    order, labels = [], scope.step_labels
+def test_steps_are_labelled_while_the_host_checks_answers(run):
+    order = []
 
     class Host:
         def submit(self, given, gold):
@@ -201,8 +203,9 @@ def test_steps_are_labelled_while_the_host_checks_answers(run, monkeypatch):
             order.append("awaited")
             return [Result.right] * 4
 
-    monkeypatch.setattr(scope, "step_labels", lambda *args, **kwargs: order.append("labelled") or labels(*args, **kwargs))
-    experience, _ = run("qpr", [PROOF], {PROOF: ["Answer: 3", "Answer: 4"]}, open_verifier=lambda: Host())
+    plain = {PROOF: ["Answer: 3", "Answer: 4"]}
+    watch = lambda judge: lambda *args: (judge(*args), order.append("labelled"))[0]  # noqa: E731
+    experience, _ = run("qpr", [PROOF], plain, open_verifier=lambda: Host(), watch=watch)
     assert order == ["submitted", "labelled", "awaited"]
     assert bool((experience.rewards > 0).all())
 
@@ -220,7 +223,7 @@ def test_only_real_rows_of_a_bucket_are_checked_and_both_rounds_are_counted(run)
     experience, _ = run(
         "asr", [EASY, EASY, proof], {proof: ["Answer: 3"] * 2}, scaffolded, open_verifier=lambda: Host()
     )  # a bucket of three, of which one is routed
-    assert asked == [[("3", "\\sqrt{9}")] * 2, [("3", "\\sqrt{9}")]]
+    assert asked == [[("3", "\\sqrt[3]{27}")] * 2, [("3", "\\sqrt[3]{27}")]]
     assert experience.checks["checked"] == experience.checks["wrong"] == 3
 
 

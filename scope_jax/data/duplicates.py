@@ -68,7 +68,7 @@ def duplicate_groups(problems: Sequence[Problem]) -> list[list[int]]:
 
 
 def answers_agree(first: str, second: str) -> bool:
-    """Whether two answers are the same text, word or plain number; what takes algebra to tell counts as different."""
+    """Whether two answers are the same text or the same value (`verify.forms`); what takes algebra to tell counts as different."""
     return normal_form(first) == normal_form(second) or plain_check(first, second) is Result.right
 
 

@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
     c.data.train = ""  # a JSONL file, a folder prepared by TFDS, word_problems (the package's own), or chains
     c.data.eval = ""  # problems of the final evaluation, named likewise; empty: held-out chains, else data.train
     c.data.skip_bad = False  # count and list malformed lines instead of stopping
-    c.data.style = "math"  # words around a problem: math (instructions), bare (none: the embedded model)
+    c.data.style = "math"  # words around a problem: math (instructions), examples (two solved problems), bare (none)
     c.data.chains = ConfigDict()  # the embedded task
     c.data.chains.train = 4000  # problems
     c.data.chains.eval = 256

@@ -35,7 +35,7 @@ def config_with(**fields):
         ({"loss.aggregation": "token-mena"}, "config.loss.aggregation='token-mena'"),
         ({"loss.kl_estimator": "k1"}, "config.loss.kl_estimator='k1' must be one of 'k2', 'k3'"),
         ({"model.dtype": "bf16"}, "config.model.dtype='bf16' must be one of 'float32', 'bfloat16'"),
-        ({"data.style": "maths"}, "config.data.style='maths' must be one of 'math', 'bare'"),
+        ({"data.style": "maths"}, "config.data.style='maths' must be one of 'math', 'bare', 'examples'"),
         ({"verifier.mode": "strict"}, "config.verifier.mode='strict' must be one of 'math', 'minerva'"),
         ({"verifier.box": "all"}, "config.verifier.box='all' must be one of 'last', 'first'"),
         ({"asr.beta": 2.5}, "config.asr.beta=2.5 must be from 0.0 to 1.0"),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from scope_jax.data.prompts import PromptStyle, encode_prompts, plain_prompt, prompt_ids, scaffolded_prompt
+from scope_jax.data.prompts import PromptStyle, encode_prompts, plain_prompt, prompt_ids, scaffolded_prompt, solved_turns
 from scope_jax.data.records import Problem
 from scope_jax.rewards import AnswerKey
 from scope_jax.scope import Batch
@@ -48,16 +48,19 @@ def encode_problems(
             f"{max_prompt_tokens}; a scaffolded prompt holds the plain one"
         )
     plain = [plain_prompt(problem, style) for problem in problems]
-    tokens, mask, too_long = _encode(tokenizer, plain, max_prompt_tokens)
+    before = solved_turns(style, scaffolded=False)
+    tokens, mask, too_long = _encode(tokenizer, plain, before, max_prompt_tokens)
     if too_long.all():
-        shortest = min(len(prompt_ids(tokenizer, text)) for text in plain)
+        shortest = min(len(prompt_ids(tokenizer, text, before)) for text in plain)
         raise ValueError(
             f"none of the {len(problems)} prompts fits rollout.max_prompt_tokens={max_prompt_tokens}; "
             f"the shortest takes {shortest}"
         )
     kept = [problem for problem, long in zip(problems, too_long, strict=True) if not long]
     scaffolds = [scaffolded_prompt(problem, style) for problem in kept]
-    scaffolded, scaffolded_mask, scaffold_too_long = _encode(tokenizer, scaffolds, max_scaffold_tokens, tokens.shape[1])
+    before = solved_turns(style, scaffolded=True)
+    encoded = _encode(tokenizer, scaffolds, before, max_scaffold_tokens, tokens.shape[1])
+    scaffolded, scaffolded_mask, scaffold_too_long = encoded
     most = max(1, max(len(problem.scaffold) for problem in kept))  # one padded column where nobody has a scaffold
     has = np.array([len(problem.scaffold) for problem in kept])
     answers = [[*(sub.answer for sub in problem.scaffold), problem.answer] for problem in kept]
@@ -75,9 +78,9 @@ def encode_problems(
     )
 
 
-def _encode(tokenizer, texts: list[str], limit: int, least: int = 0):
+def _encode(tokenizer, texts: list[str], before, limit: int, least: int = 0):
     """Prompt rows no wider than the longest that fits, rounded up: padding costs a prefill as much as text."""
-    tokens, mask, too_long = encode_prompts(tokenizer, texts, width=limit)
+    tokens, mask, too_long = encode_prompts(tokenizer, texts, width=limit, before=before)
     longest = int(mask.sum(axis=1).max())
     width = min(limit, max(least, -(-longest // WIDTH_UNIT) * WIDTH_UNIT))
     return tokens[:, limit - width :], mask[:, limit - width :], too_long

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from scope_jax.data.prompts import (
     BARE,
+    EXAMPLES,
     MATH,
     STYLES,
     PromptStyle,
@@ -16,8 +17,10 @@ from scope_jax.data.prompts import (
     plain_prompt,
     render_chat,
     scaffolded_prompt,
+    solved_turns,
 )
 from scope_jax.data.records import Problem, SubQuestion
+from scope_jax.verify.extract import extract_answer, extract_slots
 
 CHAIN = Problem(
     id="1",
@@ -89,6 +92,23 @@ def test_the_chat_template_gets_a_user_turn_with_thinking_switched_off():
     """Qwen3 answers enable_thinking=False with an empty think block; leaving the switch out would start a long one."""
     expected = "<|im_start|>user\nHi {{ x }}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
     assert render_chat(TOKENIZER, "Hi {{ x }}") == expected
+
+
+def test_examples_are_earlier_turns_solved_in_the_form_that_is_asked_for():
+    plain, scaffolded = (solved_turns(EXAMPLES, scaffolded=flag) for flag in (False, True))
+    text = render_chat(TOKENIZER, scaffolded_prompt(CHAIN, EXAMPLES), scaffolded)
+    turns = [part.split("<|im_end|>")[0] for part in text.split("<|im_start|>")[1:]]
+    assert [turn.split("\n")[0] for turn in turns] == ["user", "assistant"] * 3
+    assert turns[4] == "user\n" + scaffolded_prompt(CHAIN, EXAMPLES)
+    for example, (asked, reply) in zip(EXAMPLES.examples, scaffolded, strict=True):
+        golds = [*(step.answer for step in example.problem.scaffold), example.problem.answer]
+        assert extract_slots(reply, len(golds) - 1) == golds
+        assert all(step.question in asked for step in example.problem.scaffold)
+    for example, (asked, reply) in zip(EXAMPLES.examples, plain, strict=True):
+        assert asked == example.problem.problem and extract_answer(reply) == example.problem.answer
+    width = len(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+    tokens, mask, _ = encode_prompts(TOKENIZER, [scaffolded_prompt(CHAIN, EXAMPLES)], width=width + 3, before=scaffolded)
+    assert TOKENIZER.decode(tokens[0][mask[0]]) == text
 
 
 def test_a_tokenizer_without_chat_template_is_refused():

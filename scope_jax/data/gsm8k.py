@@ -16,23 +16,18 @@ How lines become a scaffold:
 - A scaffold in which a sub-question shows an answer that the problem does not state is not used (test H).
 """
 
-import ast
-import operator
+import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from scope_jax.data.records import Problem, RecordError, SubQuestion, parse_record
+from scope_jax.scaffolds.checks import shown_by_sub_questions
+from scope_jax.verify.arithmetic import exact_value
 
 _NOTE = re.compile(r"<<([^<>]*)>>")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:/\d+)?", re.ASCII)
-_TEXT_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+", re.ASCII)
-_ARITHMETIC = re.compile(r"[\d.+\-*/()\s]+", re.ASCII)
-_WORDS = {
-    word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
-}
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def socratic_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") -> tuple[Problem, str]:
@@ -59,10 +54,11 @@ def socratic_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") ->
         steps.append((text.strip(), checkable_value(work)))
     scaffold = build_scaffold(steps)
     reason = "" if scaffold else "no step before the last has a checkable value"
-    leaks = leaked_answers(question, scaffold, answer)
-    if leaks:
-        scaffold, reason = (), f"a sub-question shows {leaks[0]!r}, an answer that the problem does not state"
-    return _problem(where, id=id, problem=question, answer=answer, source=source, scaffold=scaffold), reason
+    problem = _problem(where, id=id, problem=question, answer=answer, source=source, scaffold=scaffold)
+    leak = shown_by_sub_questions(problem)
+    if leak:
+        problem, reason = dataclasses.replace(problem, scaffold=()), f"{leak}, which the problem does not state"
+    return problem, reason
 
 
 def plain_problem(row: Any, where: str, *, id: str, source: str = "gsm8k") -> Problem:
@@ -98,13 +94,6 @@ def checkable_value(work: str) -> str | None:
     return text
 
 
-def leaked_answers(problem: str, scaffold: Iterable[SubQuestion], answer: str) -> list[str]:
-    """Answers, sub-answers and the final one, that stand in a sub-question's text but not in the problem's (test H)."""
-    scaffold = tuple(scaffold)
-    shown = set().union(*(_numbers(step.question) for step in scaffold)) - _numbers(problem)
-    return [text for text in (*(step.answer for step in scaffold), answer) if abs(Fraction(text)) in shown]
-
-
 def plain_number(text: str) -> str | None:
     """A number without thousands commas, `$`, padding zeros or plus sign; None where the text is no number.
 
@@ -122,36 +111,6 @@ def plain_number(text: str) -> str | None:
     whole, decimals = whole.lstrip("0") or "0", decimals.rstrip("0")
     number = f"{whole}.{decimals}" if decimals else whole
     return number if number == "0" else sign + number
-
-
-def exact_value(expression: str) -> Fraction | None:
-    """The exact value of an arithmetic expression in + - * / and brackets; None for anything else."""
-    text = expression.replace("\u2212", "-").replace(",", "").replace("$", "").strip()
-    if not _ARITHMETIC.fullmatch(text):
-        return None
-    try:
-        # Leading zeros are no Python numbers, but people write them.
-        tree = ast.parse(re.sub(r"(?<![\d.])0+(?=\d)", "", text), mode="eval")
-        return _evaluate(tree.body, text)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-
-
-def _evaluate(node: ast.AST, text: str) -> Fraction:
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_evaluate(node.left, text), _evaluate(node.right, text))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        value = _evaluate(node.operand, text)
-        return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return Fraction(str(node.value))  # the decimal digits as written, not the binary float
-    raise ValueError(f"{text!r} is not plain arithmetic")
-
-
-def _numbers(text: str) -> set[Fraction]:
-    """The numbers that a text states, in digits or in words (not "one", which is mostly a pronoun)."""
-    digits = {Fraction(number.replace(",", "")) for number in _TEXT_NUMBER.findall(text)}
-    return digits | {Fraction(_WORDS[word]) for word in re.findall(r"[a-z]+", text.lower()) if word in _WORDS}
 
 
 def _split_row(row: Any, where: str) -> tuple[str, list[str], str]:

@@ -84,6 +84,21 @@ def unverifiable(answer: str, open_verifier: Callable[[], Verifier]) -> str | No
 
 def check_hidden(problem: Problem, steps: Sequence[Derivation]) -> str | None:
     """H: no sub-question and no problem text shows an answer, by the rules at the top of this file."""
+    shown = shown_by_sub_questions(problem)
+    if shown:
+        return shown
+    public_values, public_text = stated(problem.problem), squeeze(clean(problem.problem))
+    for i, step in enumerate(problem.scaffold):
+        if not (steps[i].computed or _is_small(step.answer)) and _states(public_values, public_text, step.answer):
+            return f"the problem states {_shown(step.answer)}, the answer of sub-question {i + 1}, which can be copied"
+    given = [extract_answer(problem.problem), *_GIVEN.findall(problem.problem)]
+    if any(text is not None and plain_check(text, problem.answer) is Result.right for text in given):
+        return f"the problem gives its own answer, {_shown(problem.answer)}"
+    return None
+
+
+def shown_by_sub_questions(problem: Problem) -> str | None:
+    """The part of H that needs no work of the steps: which sub-question shows an answer that the problem does not state."""
     answers = [*(step.answer for step in problem.scaffold), problem.answer]
     public_values, public_text = stated(problem.problem), squeeze(clean(problem.problem))
     names = [*(f"sub-question {i}" for i in range(1, len(answers))), "the problem"]
@@ -94,12 +109,6 @@ def check_hidden(problem: Problem, steps: Sequence[Derivation]) -> str | None:
                 continue
             if i == q or _value(answer) not in UNAVOIDABLE:
                 return f"sub-question {q + 1} shows {_shown(answer)}, the answer of {names[i]}"
-    for i, step in enumerate(problem.scaffold):
-        if not (steps[i].computed or _is_small(step.answer)) and _states(public_values, public_text, step.answer):
-            return f"the problem states {_shown(step.answer)}, the answer of sub-question {i + 1}, which can be copied"
-    given = [extract_answer(problem.problem), *_GIVEN.findall(problem.problem)]
-    if any(text is not None and plain_check(text, problem.answer) is Result.right for text in given):
-        return f"the problem gives its own answer, {_shown(problem.answer)}"
     return None
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from scope_jax.data.gsm8k import exact_value
+from scope_jax.verify.arithmetic import exact_value
 
 _DIGIT_WORDS = "zero one two three four five six seven eight nine ten"
 _TEEN_WORDS = "eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"

@@ -124,32 +124,6 @@ def test_a_plain_number_keeps_its_value_and_is_stable(number):
 
 
 @pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("(1/3)*3", 1),
-        ("0.1+0.2", Fraction(3, 10)),  # exact, where floats give 0.30000000000000004
-        ("-(2-5)*1,000", 3000),
-        ("$4*.25", 1),
-        ("05+007", 12),
-        ("100-0.05", Fraction(9995, 100)),
-        ("1/0", None),
-        ("2**9**9**9", None),
-        ("__import__('os')", None),
-        ("x+1", None),
-        ("2(3)", None),
-        ("1_0", None),
-        ("0x10", None),
-        ("True+1", None),
-        ("2 3", None),
-        ("", None),
-        ("(" * 500 + "1" + ")" * 500, None),
-    ],
-)
-def test_expressions_are_exact_and_nothing_but_arithmetic(expression, value):
-    assert gsm8k.exact_value(expression) == value
-
-
-@pytest.mark.parametrize(
     ("work", "value"),
     [
         ("no note: 2+2=4", None),
@@ -163,15 +137,3 @@ def test_expressions_are_exact_and_nothing_but_arithmetic(expression, value):
 )
 def test_only_a_note_that_is_exactly_right_is_checkable(work, value):
     assert gsm8k.checkable_value(work) == value
-
-
-def test_leaks_are_seen_in_words_and_not_where_the_problem_states_the_number():
-    def leaks(problem, question):
-        return gsm8k.leaked_answers(problem, [SubQuestion("How many?", "4"), SubQuestion(question, "20")], "-30")
-
-    assert leaks("He buys five.", "What do the 4 cost?") == ["4"]
-    assert leaks("He buys five.", "What do the four cost?") == ["4"]
-    assert leaks("He buys five.", "Is it 30 below?") == ["-30"]
-    assert leaks("He buys four.", "What do the 4 cost?") == []
-    assert leaks("He buys 4.", "What do the four cost?") == []
-    assert leaks("He buys five.", "What do the 14 in one box cost?") == []

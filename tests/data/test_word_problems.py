@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from scope_jax.data import gsm8k, sources
+from scope_jax.data import sources
+from scope_jax.scaffolds.quantities import stated
+from scope_jax.verify.arithmetic import exact_value
 
 # One expression for each sub-question and the main question last; s1, s2, ... are the sub-answers before it.
 ARITHMETIC = {
@@ -55,7 +57,7 @@ class TestEveryProblem:
         for i, (expression, answer) in enumerate(zip(ARITHMETIC[problem.id], answers, strict=True)):
             known = {f"s{j + 1}": f"({answers[j]})" for j in range(i)}
             filled = re.sub(r"s\d+", lambda name: known[name.group()], expression)
-            assert gsm8k.exact_value(filled) == int(answer), expression
+            assert exact_value(filled) == int(answer), expression
 
     def test_every_sub_question_is_needed_later_and_some_step_depends_on_another(self, problem):
         expressions = ARITHMETIC[problem.id]
@@ -66,14 +68,14 @@ class TestEveryProblem:
     def test_operands_stand_in_the_text(self, problem):
         # Parts such as a sixth or seven eighths, the sides of a square, "twice", the gaps between n things.
         implied = {1, 2, 3, 4, 6, 7, 8}
-        stated = gsm8k._numbers(problem.problem)
+        known = stated(problem.problem) | implied
         for expression in ARITHMETIC[problem.id]:
-            assert {int(n) for n in re.findall(r"(?<!s)\b\d+", expression)} <= stated | implied
+            assert {int(n) for n in re.findall(r"(?<!s)\b\d+", expression)} <= known
 
     def test_no_text_states_an_answer(self, problem):
         answers = {abs(int(step.answer)) for step in problem.scaffold} | {abs(int(problem.answer))}
         shown = [problem.problem] + [step.question for step in problem.scaffold]
-        assert not answers & set().union(*map(gsm8k._numbers, shown))
+        assert not answers & set().union(*map(stated, shown))
 
     def test_texts_are_short_and_have_two_to_five_steps(self, problem):
         assert len(problem.problem.split()) < 60

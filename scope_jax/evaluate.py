@@ -239,4 +239,5 @@ def _mean(values) -> float | None:
 if __name__ == "__main__":
     _CONFIG = overrides.config_flag()
     _WORKDIR = flags.DEFINE_string("workdir", None, "Folder that eval.json is written to.", required=True)
+    overrides.refuse_empty("workdir")
     overrides.run(main)

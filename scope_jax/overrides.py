@@ -41,6 +41,11 @@ def config_flag() -> flags.FlagHolder:
     )
 
 
+def refuse_empty(flag: str) -> None:
+    """`--flag=`, such as from a shell variable that is not set, would mean the folder one stands in."""
+    flags.register_validator(flag, lambda value: value != "", message="it is empty; name a folder")
+
+
 def run(main: Callable[[Sequence[str]], Any]) -> None:
     """`absl.app.run`, but a wrong command line gives one line, and libraries log warnings only (see --verbosity)."""
 

@@ -76,6 +76,7 @@ def table_rows(runs: list[Run]) -> list[dict[str, Any]]:
             "label": LABELS.get(method, method),
             "seeds": len(mine),
             "seed_list": [run.seed for run in mine],
+            "accuracy_by_seed": accuracy,
             "accuracy_mean": statistics.mean(accuracy),
             "accuracy_std": statistics.stdev(accuracy) if len(accuracy) > 1 else None,
             "accuracy_interval": (mine[0].measures.get("intervals") or {}).get("accuracy") if len(mine) == 1 else None,
@@ -251,7 +252,7 @@ def _gain_per_tokens(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 def main(_) -> None:
     try:
         print(write_report(_RUNS.value, _OUTPUT.value))
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SystemExit(f"report: {error}") from error
 
 

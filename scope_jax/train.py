@@ -143,4 +143,5 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
 if __name__ == "__main__":
     _CONFIG = overrides.config_flag()
     _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; a stopped run goes on there.", required=True)
+    overrides.refuse_empty("workdir")
     overrides.run(main)

@@ -34,6 +34,7 @@ from scope_jax.metrics import NonFiniteError
 
 CONFIG = overrides.config_flag()
 flags.DEFINE_string("workdir", None, "folder of the run")
+overrides.refuse_empty("workdir")
 
 def main(_):
     logging.info("chatter of a library")
@@ -128,6 +129,12 @@ def test_an_override_before_its_config_is_refused(program):
 def test_libraries_log_nothing_below_a_warning_unless_asked(program):
     assert program("--config=job.py")[2] == ""
     assert "chatter" in program("--config=job.py", "--verbosity=0")[2]
+
+
+def test_an_empty_workdir_is_not_the_folder_one_stands_in(program):
+    status, _, error = program("--config=job.py", "--workdir=")
+    assert status == 1 and "workdir" in error and "it is empty; name a folder" in error
+    assert len(error.splitlines()) == 1
 
 
 def test_help_lists_the_flags(program):

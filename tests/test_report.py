@@ -66,6 +66,7 @@ def test_the_rows_stand_in_the_order_of_the_papers_table(runs):
 def test_means_and_spread_over_seeds_are_those_worked_out_by_hand(runs):
     row = rows_of(runs)["scope"]
     assert math.isclose(row["accuracy_mean"], 0.6) and math.isclose(row["accuracy_std"], 0.1)
+    assert sorted(row["accuracy_by_seed"]) == pytest.approx([0.5, 0.6, 0.7])
     assert math.isclose(row["useful_mean"], 0.8)
     assert (row["first_error_pos_mean"], row["tokens_mean"], row["seeds"], row["seed_list"]) == (
         0.9,

@@ -214,7 +214,7 @@ def main(_):
         logging.set_verbosity(logging.WARNING)
     try:
         _run()
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SystemExit(f"convert: {error}") from error
 
 

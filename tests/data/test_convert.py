@@ -216,6 +216,14 @@ def test_mistakes_end_the_command_with_one_line_and_leave_an_earlier_output(tmp_
         assert len(result.stderr.splitlines()) == 1 and output.read_text() == "earlier"
 
 
+def test_an_output_that_cannot_be_written_ends_the_command_with_one_line(tmp_path):
+    rows, file = write_rows(tmp_path / "rows.jsonl", {"problem": "1+1?", "answer": "2"}), tmp_path / "file"
+    file.write_text("no folder")
+    result = run("--layout=records", f"--input={rows}", f"--output={file / 'out.jsonl'}")
+    assert result.returncode == 1 and result.stderr.startswith("convert: ") and str(file) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_no_layout_dies_of_a_foreign_row(layout, tmp_path):
     """Whatever a row is, it is rejected with its line, and never more than one reason."""

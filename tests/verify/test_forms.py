@@ -1,5 +1,7 @@
 """Canonical forms of answers on the host: what they mean, and that math-verify means the same where it can tell."""
 
+import pathlib
+import re
 import numpy as np
 import pytest
 from benchmarks.answer_corpus import corpus
@@ -157,3 +159,19 @@ def test_no_text_breaks_the_reader():
         assert compare(text, "12345") in (False, None)
     assert forms.read("9" * 10_000).elements == ()
     assert forms.read("{" * 100_000).elements == () and forms.read("\\frac{" * 60).elements == ()
+
+
+def readme_examples():
+    """The examples of README's table of accepted forms."""
+    text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = text.split("| form | examples |\n")[1].split("\n\n")[0]
+    rows = [line.split(" | ", 1)[1] for line in table.splitlines()[1:]]
+    return [example for row in rows for example in re.findall("`([^`]+)`", row)]
+
+
+def test_every_example_of_the_readme_is_read():
+    examples = readme_examples()
+    assert len(examples) > 35
+    for example in examples:
+        reading = forms.read(example)
+        assert reading.elements or reading.words, example

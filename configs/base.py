@@ -12,6 +12,7 @@ def get_config() -> ConfigDict:
     c.method = "scope"  # name in logs and report
     c.seed = 0  # of parameters sampled, prompts drawn and completions
     c.stages = (("asr", 100), ("qpr", 100))  # (stage, updates), in order: outcome, asr, qpr or mixed
+    c.reward = ""  # a function of your own, package.module:function, paid in place of the stages' rewards; empty: none
     c.mesh = "data=1"  # devices by axis, such as "data=8" or "data=2,fsdp=2,tensor=2"
 
     c.model = ConfigDict()

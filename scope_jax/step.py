@@ -54,8 +54,8 @@ def begin_stage(state: TrainState, config, optimizer, mesh) -> TrainState:
     return fresh.replace(step=state.step, key=state.key)
 
 
-def train_step(state, policy, table: PromptTable, step: int, config, optimizer, settle, judge):
-    """One step: sample, pay, update.
+def train_step(state, policy, table: PromptTable, step: int, config, optimizer, settle, judge, own_reward=None):
+    """One step: sample, pay, update. `own_reward` replaces the stage's rewards; see `make_own_reward`.
 
     Returns:
       The new state, the experience with its batch and advantages, and the step's metrics, still on the device.
@@ -65,6 +65,8 @@ def train_step(state, policy, table: PromptTable, step: int, config, optimizer, 
     batch = take(table, rows, policy.place)
     key = jax.random.fold_in(state.key, step)
     experience = scope.STAGES[stage](policy._replace(params=state.params), batch, key, config, settle, judge)
+    if own_reward is not None:
+        experience = own_reward(experience, batch, stage)
     width = experience.rollout.tokens.shape[1] - config.rollout.max_new_tokens
     state, measured, advantages = update(
         state,

@@ -22,6 +22,7 @@ from scope_jax.evaluate import evaluate, format_measures, second_judge, write_ev
 from scope_jax.judges import make_judge
 from scope_jax.meshes import make_mesh
 from scope_jax.metrics import MetricsWriter, require_finite
+from scope_jax.own_reward import make_own_reward
 from scope_jax.policy.update import make_optimizer
 from scope_jax.rewards import RIGHT, UNDECIDED, WRONG
 from scope_jax.step import begin_stage, initial_state, place_of, train_step
@@ -81,6 +82,7 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         policy = assemble.load_policy(config, mesh, tokenizer, max_subs=max_subs)
         parts = {"table": policy.table, "tokenizer": tokenizer, "mesh": mesh, "workdir": workdir}
         judge, second = make_judge(config, **parts), second_judge(config, **parts)
+        own_reward = make_own_reward(config.reward, tokenizer, policy.model.eos_ids)
         state = initial_state(policy.params, config, optimizer, mesh)
 
         # -------------------------------------------------------------- resume, or begin
@@ -110,7 +112,9 @@ def run(given: ml_collections.ConfigDict, workdir: pathlib.Path, open_verifier) 
         place = place_of(step, config.stages)
         if place.first:
             state = begin_stage(state, config, optimizer, mesh)
-        state, step_data, measured = train_step(state, policy, train_table, step, config, optimizer, settle, judge)
+        state, step_data, measured = train_step(
+            state, policy, train_table, step, config, optimizer, settle, judge, own_reward
+        )
         step += 1
         finite = measured.pop("finite")
         measured = {name: value.item() for name, value in jax.device_get(measured).items()}

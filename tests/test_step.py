@@ -199,9 +199,10 @@ def steps(monkeypatch):
     state = initial_state({"w": jnp.ones(3)}, config, optimizer, MESH)
     policy = scope.Policy({"w": jnp.zeros(3)}, Config(8, 8, 1, 1, 1, 8, 8, eos_ids=(3,)), None)
 
-    def run(numbers):
+    def run(numbers, own_reward=None):
         staged.clear(), updated.clear()
-        results = [train_step(state, policy, table, number, config, optimizer, "settle", "judge") for number in numbers]
+        parts = (config, optimizer, "settle", "judge", own_reward)
+        results = [train_step(state, policy, table, number, *parts) for number in numbers]
         return state, staged, updated, results
 
     return run
@@ -220,6 +221,15 @@ def test_a_step_samples_from_the_states_parameters_with_a_key_that_only_its_numb
     assert all(call["policy"].params is state.params and call["settle"] == ("settle", "judge") for call in staged)
     keys = [jax.random.key_data(call["key"]).tolist() for call in staged]
     assert len({*map(tuple, keys)}) == 4 and keys[4] == keys[1]
+
+
+def test_a_reward_of_ones_own_is_what_the_update_the_log_and_the_metrics_see(steps):
+    def own_reward(experience, batch, stage):
+        assert len(batch.problems) == 2 and stage == "asr"
+        return experience.replace(rewards=jnp.full((2, 2), 7.0))
+
+    *_, [update], [(_, (experience, *_), measured)] = steps([0], own_reward)
+    assert update["rewards"] is experience.rewards and float(measured["reward"]) == 7.0
 
 
 def test_the_update_takes_what_the_stage_paid_and_starts_at_the_first_completion_column(steps):

@@ -146,7 +146,7 @@ def loop(monkeypatch):
             super().save(*arguments)
             self.wait()  # so that the tests know which checkpoint there is
 
-    def train_step(state, policy, table, step, config, optimizer, settle, judge):
+    def train_step(state, policy, table, step, config, optimizer, settle, judge, own_reward):
         if step == steps_until:
             raise Stopped
         fresh = not any(np.any(leaf) for leaf in jax.tree.leaves(state.optimizer_state))

@@ -2,10 +2,13 @@
 
     python scripts/make_smollm2.py --gguf=FILE.gguf --output=models/smollm2
     python -m scope_jax.data.convert --layout=gsm8k_socratic --input=train_socratic.jsonl --output=gsm8k.jsonl
+    python scripts/keep_teaching.py --config=configs/smollm2.py --config.model.path=models/smollm2 \
+        --config.data.train=gsm8k.jsonl --problems=208 --output=teaching.jsonl
     python -m scope_jax.train --config=configs/smollm2.py --workdir=runs/smollm2 \
-        --config.model.path=models/smollm2 --config.data.train=gsm8k.jsonl
+        --config.model.path=models/smollm2 --config.data.train=teaching.jsonl
 
-Stage 1 alone: SmolLM2 solves next to none of these problems, so nearly every prompt is routed to its scaffold.
+Stage 1 alone: SmolLM2 solves next to none of these problems, so nearly every prompt is routed to its scaffold. README has
+the curve.
 """
 
 from configs import base
